@@ -156,19 +156,14 @@ impl Service {
     /// How much of it has come; one that has all its bytes is put together now, if a killed process has left that.
     fn how_far(&self, upload: &Upload) -> Result<Arrived> {
         let Some(announced) = self.announced(&upload.name)? else { return self.whole(&upload.name) };
-        let bytes = self.chain(&upload.name, announced.begun)?.iter().map(|(_, size)| size).sum();
+        let bytes: u64 = self.chain(&upload.name, announced.begun)?.iter().map(|(_, size)| size).sum();
         let length = announced.length;
-        if length.is_some_and(|length| length == bytes) {
-            self.put_arrived_together(&upload.name, announced, None)?;
-        } else if bytes > 0 || length.is_some() {
-            return Ok(Arrived {
-                bytes,
-                length,
-                is_complete: false,
-                tag: None,
-                expires_at: upload.expires_at,
-            });
+        // Also one of which nothing has come: it may have been begun anew after it was complete.
+        if length != Some(bytes) {
+            let expires_at = upload.expires_at;
+            return Ok(Arrived { bytes, length, is_complete: false, tag: None, expires_at });
         }
+        self.put_arrived_together(upload, announced, bytes, None)?;
         self.whole(&upload.name)
     }
 
@@ -233,8 +228,13 @@ impl Service {
             self.announce(&name, &announced)?;
         }
         if offset == 0 {
-            // What is left of other beginnings would only take room.
-            self.remove_other_blocks(&name)?;
+            // What is left of other beginnings would only take room. In this order: what comes after the list, when another server may
+            // have begun it anew, is not touched.
+            let others = self.other_blocks(&name)?;
+            if !others.is_empty() {
+                self.check_begun(&name, announced.begun)?;
+                self.remove_listed(&name, &others)?;
+            }
         }
         Ok(Appending {
             service: self.clone(),
@@ -297,37 +297,67 @@ impl Service {
         blob.commit().map(drop)
     }
 
+    /// Makes the video of all `length` bytes, unless another server has done it since `upload` was read.
     fn put_arrived_together(
         &self,
-        name: &BlobName,
+        upload: &Upload,
         announced: Announced,
+        length: u64,
         promised: Option<Reservation>,
-    ) -> Result<String> {
+    ) -> Result<()> {
         let Announced { begun, file_name, .. } = announced;
+        let name = &upload.name;
         let chain = self.chain(name, begun)?;
-        let size = chain.iter().map(|(_, size)| size).sum();
+        // Blocks of which some are missing are being removed.
+        if chain.iter().map(|(_, size)| size).sum::<u64>() != length {
+            return self.check_made_elsewhere(upload, length);
+        }
         let keys: Vec<BlobKey> = chain.into_iter().map(|(key, _)| key).collect();
-        let facts = UploadFacts { file_name, size: Some(size), ..UploadFacts::default() };
+        let facts = UploadFacts { file_name, size: Some(length), ..UploadFacts::default() };
         let _held = self.hold_list(name, None, &CancelToken::new())?;
         // All bytes are here: who sent them may leave, and need not send them again.
-        self.put_together(name, &keys, None, facts, promised, &|| true)
+        match self.put_together(name, &keys, None, facts, promised, &|| true) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.check_made_elsewhere(upload, length),
+            made => made.map(drop),
+        }
+    }
+
+    /// Whether another server has made a video of `length` bytes since `upload` was read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if none has: then it has begun the upload anew, or ended it. [`ErrorKind::NotFound`] if the upload is gone.
+    fn check_made_elsewhere(&self, upload: &Upload, length: u64) -> Result<()> {
+        let before = upload.video.as_ref().map(|video| video.version);
+        let now = self.unused_upload(&upload.name)?.video;
+        let is_made = now.is_some_and(|video| Some(video.version) != before && video.size == length);
+        if is_made { Ok(()) } else { Err(elsewhere()) }
+    }
+
+    /// Another server may have begun the upload anew meanwhile, or ended it.
+    fn check_begun(&self, name: &BlobName, begun: u64) -> Result<()> {
+        let now = self.announced(name)?;
+        if now.is_some_and(|now| now.begun == begun) { Ok(()) } else { Err(elsewhere()) }
     }
 
     /// Removes all blocks of an upload.
     pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
         // First what says that others are of any use.
         self.inner.storage.delete(&announcement(name))?;
-        self.remove_other_blocks(name)
+        self.remove_listed(name, &self.other_blocks(name)?)
     }
 
-    /// Removes all blocks of an upload but the note of its beginning.
-    fn remove_other_blocks(&self, name: &BlobName) -> Result<()> {
-        let blocks: Vec<BlobKey> = self.inner.storage.blocks(name)?.into_iter().map(|(key, _)| key).collect();
-        let mut others = blocks.iter().filter(|key| **key != announcement(name)).peekable();
-        if others.peek().is_none() {
+    /// All blocks of an upload but the note of its beginning.
+    fn other_blocks(&self, name: &BlobName) -> Result<Vec<BlobKey>> {
+        let blocks = self.inner.storage.blocks(name)?.into_iter().map(|(key, _)| key);
+        Ok(blocks.filter(|key| *key != announcement(name)).collect())
+    }
+
+    /// Removes blocks of an upload after which none is left.
+    fn remove_listed(&self, name: &BlobName, blocks: &[BlobKey]) -> Result<()> {
+        if blocks.is_empty() {
             return Ok(());
         }
-        let removed = others.try_for_each(|key| self.inner.storage.delete(key));
+        let removed = blocks.iter().try_for_each(|key| self.inner.storage.delete(key));
         self.inner.block_counts.forget(name);
         removed?;
         self.inner.database.note_waiting_bytes(name, 0)
@@ -434,14 +464,13 @@ impl Appending {
             self.announced.length = Some(bytes);
             self.service.announce(&self.upload.name, &self.announced)?;
         }
-        self.service.put_arrived_together(&self.upload.name, self.announced, Some(self.whole))?;
+        self.service.put_arrived_together(&self.upload, self.announced, bytes, Some(self.whole))?;
         self.service.whole(&self.upload.name)
     }
 
     /// Another server may have begun the upload anew meanwhile, or ended it.
     fn check_still_begun(&self) -> Result<()> {
-        let now = self.service.announced(&self.upload.name)?;
-        if now.is_some_and(|now| now.begun == self.announced.begun) { Ok(()) } else { Err(elsewhere()) }
+        self.service.check_begun(&self.upload.name, self.announced.begun)
     }
 
     fn check_hashes(&mut self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Very many blocks of one upload: what each of them costs, and which are refused. And a list of blocks that takes its time.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -25,6 +26,8 @@ struct Watch {
     listed: Mutex<Vec<(BlobKey, u64)>>,
     /// How often blocks were listed.
     listings: AtomicUsize,
+    /// What happens before blocks are listed.
+    before_listing: Mutex<Option<Box<dyn FnMut() + Send>>>,
     /// What happens before a blob is opened.
     before_open: Mutex<Option<Box<dyn FnMut() + Send>>>,
     /// What happens before one is deleted.
@@ -67,6 +70,9 @@ impl Storage for Watched {
     }
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
         self.1.listings.fetch_add(1, Ordering::Relaxed);
+        if let Some(happens) = &mut *self.1.before_listing.lock().unwrap() {
+            happens();
+        }
         let mut blocks = self.0.blocks(name)?;
         blocks.extend_from_slice(&self.1.listed.lock().unwrap());
         Ok(blocks)
@@ -160,6 +166,19 @@ impl World {
 
     fn before_open(&self, happens: impl FnMut() + Send + 'static) {
         *self.watch.before_open.lock().unwrap() = Some(Box::new(happens));
+    }
+
+    fn before_listing(&self, happens: impl FnMut() + Send + 'static) {
+        *self.watch.before_listing.lock().unwrap() = Some(Box::new(happens));
+    }
+
+    /// The content of the upload.
+    fn content(&self) -> Vec<u8> {
+        let version = self.service.uploaded_video(self.user, &self.name).unwrap().version;
+        let mut blob = self.service.open_blob(&BlobKey::Video { name: self.name, version }).unwrap();
+        let mut bytes = Vec::new();
+        blob.file.read_to_end(&mut bytes).unwrap();
+        bytes
     }
 
     fn files(&self, kind: BlobKind) -> usize {
@@ -362,4 +381,60 @@ fn the_same_list_at_a_second_server_may_come_again_while_the_first_removes_the_b
     thread::sleep(Duration::from_millis(20));
     w.put("a", 50).unwrap();
     assert_eq!(at_other().unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+/// Calls `happens` at the call of this number, the first being 1.
+fn at_call(number: usize, happens: impl FnOnce() + Send + 'static) -> impl FnMut() + Send + 'static {
+    let (mut calls, mut once) = (0, Some(happens));
+    move || {
+        calls += 1;
+        if calls == number
+            && let Some(happens) = once.take()
+        {
+            happens();
+        }
+    }
+}
+
+/// Stores all bytes of a resumable upload, and is cut off before they are put together.
+fn store_all(service: &Service, name: &BlobName) {
+    let mut all = service.append_anew(name, Some(3), UploadFacts::default()).unwrap();
+    all.append(b"abc").unwrap();
+    all.store().unwrap();
+}
+
+/// Rule 100: a proxy has cut the client off, and it asks another server.
+#[test]
+fn a_resumable_upload_that_two_servers_put_together_is_whole_at_both() {
+    // Before the bytes are listed for the second time, and before they are read, after what was announced.
+    for is_before_listing in [true, false] {
+        let w = world(1000);
+        store_all(&w.service, &w.name);
+        let (other, name) = (open(w.folder.path(), 1000, &w.clock, &Arc::default()), w.name);
+        let happens = at_call(2, move || assert!(other.arrived(&name).unwrap().is_complete));
+        match is_before_listing {
+            true => w.before_listing(happens),
+            false => w.before_open(happens),
+        }
+        let arrived = w.service.arrived(&w.name).unwrap();
+        assert!(arrived.is_complete && arrived.tag.is_some(), "{arrived:?}");
+        *w.watch.before_listing.lock().unwrap() = None;
+        *w.watch.before_open.lock().unwrap() = None;
+        assert_eq!(w.content(), b"abc");
+        assert_eq!((w.files(BlobKind::Video), w.files(BlobKind::Block)), (1, 0));
+    }
+}
+
+/// Rule 100: this one stood still, and the client has gone to another server meanwhile.
+#[test]
+fn who_begins_an_upload_anew_leaves_what_was_begun_elsewhere_since() {
+    let w = world(1000);
+    let (other, name) = (open(w.folder.path(), 1000, &w.clock, &Arc::default()), w.name);
+    let there = other.clone();
+    w.before_listing(at_call(2, move || store_all(&there, &name)));
+    let refused = w.service.append_anew(&w.name, Some(3), UploadFacts::default()).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    *w.watch.before_listing.lock().unwrap() = None;
+    assert!(other.arrived(&name).unwrap().is_complete);
+    assert_eq!(w.content(), b"abc");
 }

@@ -182,6 +182,32 @@ fn rule_100_nothing_old_follows_what_is_new() {
     assert_eq!(files(&w, BlobKind::Block), 2);
 }
 
+#[test]
+fn rule_100_one_of_which_bytes_are_lost_is_not_complete() {
+    let (w, name) = world();
+    let mut all = w.service.append_anew(&name, Some(3), UploadFacts::default()).unwrap();
+    all.append(b"abc").unwrap();
+    all.store().unwrap();
+    w.service.inner.storage.delete(&block_at(&name, all.announced.begun, 0)).unwrap();
+    assert_eq!(all.finish(false).unwrap_err().kind(), ErrorKind::Conflict);
+    let arrived = w.service.arrived(&name).unwrap();
+    assert_eq!((arrived.bytes, arrived.length, arrived.is_complete), (0, Some(3), false));
+    assert_eq!(files(&w, BlobKind::Video), 0);
+}
+
+/// Without a length, and with the first byte in a request of its own.
+#[test]
+fn rule_100_a_complete_one_is_begun_anew_before_its_first_byte_comes() {
+    let (w, name) = world();
+    assert!(send(&w, &name, 0, b"abc", true).unwrap().is_complete);
+    let begun = w.service.append_anew(&name, None, UploadFacts::default()).unwrap();
+    assert!(!begun.finish(false).unwrap().is_complete);
+    let arrived = w.service.arrived(&name).unwrap();
+    assert_eq!((arrived.bytes, arrived.length, arrived.is_complete), (0, None, false));
+    assert!(send(&w, &name, 0, b"other", true).unwrap().is_complete);
+    assert_eq!(content(&w, &name), b"other");
+}
+
 /// Servers that share their files do not see each other's transfers.
 #[test]
 fn rule_100_transfers_at_two_servers_do_not_mix() {
