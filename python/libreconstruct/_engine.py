@@ -39,7 +39,8 @@ class Engine(Service):
 
     Any number of processes may open the same folder, a `reconstruct serve` among them. What a call changed survives a power
     cut. Close the engine, or use it in a `with` block: workers then write checkpoints, and the next engine on the folder goes
-    on where they were. The end of the program closes it too.
+    on where they were. The end of the program closes it too. While it is open it finishes deletions each minute, and removes
+    videos that nobody submits and files that nobody needs.
 
     An engine belongs to its process. A child that was forked while there was one can neither use it nor open another, since
     SQLite's locks do not survive that: start such processes with the method `spawn`.

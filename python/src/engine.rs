@@ -16,6 +16,7 @@ use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 
 use crate::error::{OrRaise, by_name, from_json, raise, to_json};
+use crate::upkeep::Upkeep;
 use crate::work::wait_for;
 
 /// How often a waiting call looks for Ctrl-C.
@@ -42,14 +43,20 @@ struct Open {
     service: Service,
     user: UserId,
     workers: Option<Workers>,
+    upkeep: Upkeep,
 }
 
 impl Open {
-    /// Waits for the workers, so not with the GIL.
+    /// Waits for the workers and the upkeep, so not with the GIL.
     fn close(self, limit: Duration) {
-        if let Some(workers) = self.workers {
+        let Self { service, workers, upkeep, .. } = self;
+        // Nobody calls it any more; those below hold it until they have ended.
+        drop(service);
+        let begun = Instant::now();
+        if let Some(workers) = workers {
             workers.stop(limit);
         }
+        upkeep.stop(limit.saturating_sub(begun.elapsed()));
     }
 }
 
@@ -122,13 +129,13 @@ impl Engine {
     ) -> PyResult<Self> {
         let options: ServiceOptions = from_json(options)?;
         let addresses = Addresses { database, storage, secrets, secrets_json: None };
-        let (service, user) = wait_for(py, || {
+        let open = wait_for(py, || {
             let service = Service::open_shared(&folder, &addresses, options)?;
             let user = service.user_or_new(user, Tier::Enterprise)?.user_id;
-            Ok((service, user))
+            let upkeep = Upkeep::start(service.clone())?;
+            Ok(Open { service, user, workers: None, upkeep })
         })?;
-        let folder = service.folder().to_owned();
-        let open = Open { service, user, workers: None };
+        let folder = open.service.folder().to_owned();
         Ok(Self { process: std::process::id(), open: Mutex::new(Some(open)), folder })
     }
 
@@ -203,8 +210,17 @@ impl Engine {
             }
             let request = JobRequest::from_json(&request, service.limits())?;
             let blob_name = service.import_video_with(user, &video, tell)?;
-            let submission = service.submit(user, JobRequest { blob_name, ..request }, None)?;
-            Ok(submission.body.job_id.to_string())
+            match service.submit(user, JobRequest { blob_name, ..request }, None) {
+                Ok(submission) => Ok(submission.body.job_id.to_string()),
+                Err(error) => {
+                    // The next try copies it anew.
+                    if let Err(left) = service.discard_upload(user, &blob_name) {
+                        let path = video.display();
+                        log::warn!(target: "libreconstruct", "a copy of {path}, which is refused, is left: {left:?}");
+                    }
+                    Err(error)
+                }
+            }
         });
         stopped.map_or(submitted, Err)
     }

@@ -14,6 +14,7 @@ mod reconstruct;
 mod sfm;
 mod splats;
 mod trainer;
+mod upkeep;
 mod view;
 mod work;
 

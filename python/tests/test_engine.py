@@ -1,12 +1,14 @@
 """Jobs in this process: several at once, asynchronously, interrupted; and as notebooks show them."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
 import threading
 import time
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,6 +161,38 @@ def test_an_engine_that_is_let_go_of_stops_its_work_and_keeps_no_thread(capture,
     assert passed > 1, "the interpreter stood still until the worker had ended"
     with lr.Engine(tmp_path, workers=0) as after:
         assert after.job(job_id).status.startswith("Queued"), "the worker has put its job back"
+
+
+def test_a_video_that_is_refused_leaves_no_copy(tmp_path):
+    text = tmp_path / "text.mp4"
+    text.write_text("#EXTM3U\n/etc/passwd\n")
+    with lr.Engine(tmp_path / "scenes", workers=0) as engine:
+        for _ in range(2):
+            with pytest.raises(lr.InvalidInputError):
+                engine.submit(text)
+        assert [path for path in (tmp_path / "scenes" / "videos").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the threads are those that /proc names")
+def test_an_open_engine_is_looked_after_and_keeps_no_thread(tmp_path):
+    def of_upkeep() -> int:
+        names = []
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):
+                names.append((task / "comm").read_text().strip())
+        return names.count("upkeep")
+
+    def wait_for(count: int) -> None:
+        # A thread names itself when it begins, and is gone a moment after it has ended.
+        end = time.monotonic() + 10
+        while (now := of_upkeep()) != count:
+            assert time.monotonic() < end, f"{now} threads, not {count}"
+            time.sleep(0.01)
+
+    before = of_upkeep()
+    with lr.Engine(tmp_path, workers=0):
+        wait_for(before + 1)
+    wait_for(before)
 
 
 def test_threads_that_are_refused_do_not_keep_each_other(tmp_path):

@@ -149,6 +149,11 @@ pub trait UploadRows {
     /// # Errors
     /// The database's.
     fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>>;
+    /// Marks an upload of the user as deleted, unless a job uses it; says whether that was done.
+    ///
+    /// # Errors
+    /// The database's.
+    fn discard_upload(&self, user: UserId, name: &BlobName) -> Result<bool>;
     /// Removes the row of an upload that is marked as deleted.
     ///
     /// # Errors

@@ -248,7 +248,7 @@ impl Service {
         self.inner.database.expire_uploads(self.limits().upload_retention_hours * 3600)
     }
 
-    fn remove_upload(&self, name: &BlobName) -> Result<()> {
+    pub(super) fn remove_upload(&self, name: &BlobName) -> Result<()> {
         // Also what is left of a transfer whose row could not be written.
         for key in self.inner.storage.list_upload(name)? {
             self.inner.storage.delete(&key)?;

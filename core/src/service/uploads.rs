@@ -125,6 +125,27 @@ impl Service {
         Ok(ticket.blob_name)
     }
 
+    /// Removes an upload of the user that no job uses, with all that was sent to it: a video that was imported and could not be
+    /// submitted, say, which else lies there until its time is over.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for an unknown upload, [`ErrorKind::Conflict`] if a job uses it.
+    pub fn discard_upload(&self, user: UserId, name: &BlobName) -> Result<()> {
+        if !self.inner.database.discard_upload(user, name)? {
+            let is_used = self
+                .inner
+                .database
+                .upload(name)?
+                .is_some_and(|upload| upload.user == user && !upload.deleted);
+            return Err(if is_used { used_by_a_job() } else { upload_not_found() });
+        }
+        // It is gone for its owner. If a file cannot be removed now, maintenance tries again.
+        if let Err(error) = self.remove_upload(name) {
+            log::warn!("files of the upload {name}, which is not wanted any more: {error:?}");
+        }
+        Ok(())
+    }
+
     /// The upload, if a transfer to it may begin.
     pub(super) fn open_upload(&self, name: &BlobName) -> Result<Upload> {
         let upload = self.unused_upload(name)?;
@@ -141,7 +162,7 @@ impl Service {
         let upload = self.inner.database.upload(name)?.filter(|u| !u.deleted);
         let upload = upload.ok_or_else(upload_not_found)?;
         if upload.submitted {
-            return Err(Error::new(ErrorKind::Conflict, "The video is already used by a job"));
+            return Err(used_by_a_job());
         }
         Ok(upload)
     }
@@ -155,6 +176,10 @@ impl Service {
 
 fn new_name(file_extension: &str) -> Result<BlobName> {
     Ok(BlobName::random(file_extension.parse::<VideoExtension>()?))
+}
+
+fn used_by_a_job() -> Error {
+    Error::new(ErrorKind::Conflict, "The video is already used by a job")
 }
 
 fn upload_not_found() -> Error {
@@ -344,6 +369,29 @@ mod tests {
         assert_eq!(late.append(b"late").unwrap_err().kind(), ErrorKind::Conflict);
         drop(late);
         assert_eq!(w.service.inner.storage.sweep_staged(std::time::Duration::ZERO).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_upload_that_is_not_wanted_leaves_nothing_unless_a_job_uses_it() {
+        let w = world();
+        let eve = w.service.add_user("eve", Tier::Enterprise).unwrap().user_id;
+        let name = w.name();
+        w.send(&name, b"a video", UploadFacts::default()).unwrap();
+        let mut block = w.service.put_block(&name, "a", UploadFacts::default()).unwrap();
+        block.append(b"x").unwrap();
+        block.finish().unwrap();
+        let discard =
+            |user: UserId, name: &BlobName| w.service.discard_upload(user, name).map_err(|e| e.kind());
+        assert_eq!(discard(eve, &name), Err(ErrorKind::NotFound));
+        discard(w.user, &name).unwrap();
+        assert_eq!(w.service.inner.storage.list_upload(&name).unwrap(), []);
+        assert_eq!(w.service.inner.database.upload(&name).unwrap(), None);
+        assert_eq!(discard(w.user, &name), Err(ErrorKind::NotFound));
+        let used = w.name();
+        w.send(&used, b"a video", UploadFacts::default()).unwrap();
+        w.service.submit(w.user, crate::job::JobRequest::new(used), None).unwrap();
+        assert_eq!(discard(w.user, &used), Err(ErrorKind::Conflict));
+        assert_eq!(w.content(&used), b"a video");
     }
 
     #[test]

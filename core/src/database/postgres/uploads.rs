@@ -111,6 +111,12 @@ impl UploadRows for PostgresDatabase {
         })
     }
 
+    fn discard_upload(&self, user: UserId, name: &BlobName) -> Result<bool> {
+        const DISCARD: &str = "UPDATE uploads SET deleted = TRUE
+            WHERE blob_name = $1 AND user_id = $2 AND NOT submitted AND NOT deleted";
+        self.write("database.expire_uploads.commit", |t| Ok(t.run(DISCARD, values![name, user])? > 0))
+    }
+
     fn forget_upload(&self, name: &BlobName) -> Result<()> {
         self.write("database.forget_upload.commit", |t| {
             t.run("DELETE FROM uploads WHERE blob_name = $1 AND deleted", values![name]).map(drop)

@@ -120,6 +120,12 @@ impl UploadRows for SqliteDatabase {
         })
     }
 
+    fn discard_upload(&self, user: UserId, name: &BlobName) -> Result<bool> {
+        const DISCARD: &str = "UPDATE uploads SET deleted = 1
+            WHERE blob_name = ?1 AND user_id = ?2 AND submitted = 0 AND deleted = 0";
+        self.write("database.expire_uploads.commit", |t| Ok(run(t, DISCARD, params![name, user])? > 0))
+    }
+
     fn forget_upload(&self, name: &BlobName) -> Result<()> {
         self.write("database.forget_upload.commit", |t| {
             run(t, "DELETE FROM uploads WHERE blob_name = ?1 AND deleted = 1", [name])?;

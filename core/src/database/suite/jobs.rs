@@ -41,6 +41,15 @@ pub(in crate::database) fn uploads<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.expire_uploads(day).unwrap(), []);
     assert_eq!(d.upload(&name).unwrap(), None);
     assert!(d.upload(&fresh).unwrap().is_some());
+
+    // Its owner does not want it any more. One that a job uses goes with that.
+    assert!(!d.discard_upload(w.eve, &fresh).unwrap());
+    assert!(d.discard_upload(w.anna, &fresh).unwrap());
+    assert!(!d.discard_upload(w.anna, &fresh).unwrap());
+    assert_eq!(d.expire_uploads(day).unwrap().iter().map(|u| u.name).collect::<Vec<_>>(), [fresh]);
+    let used = w.upload(w.anna);
+    w.insert(&new_job(w.anna, used)).unwrap();
+    assert!(!d.discard_upload(w.anna, &used).unwrap());
 }
 
 pub(in crate::database) fn submissions<D: JobDatabase>(mut w: World<D>) {
