@@ -183,6 +183,11 @@ impl Service {
             }
             missing.insert(named.file);
         }
+        if !missing.is_empty() {
+            // Whoever deletes a file changes its row first.
+            let named = self.inner.database.newest_files(SOME_FILES)?;
+            missing.retain(|file| named.iter().any(|named| named.file == *file));
+        }
         Ok(Some(missing.len()))
     }
 
@@ -222,8 +227,9 @@ fn belong_together(of_rows: &str) -> String {
 mod tests {
     use std::error::Error as _;
     use std::fs;
+    use std::sync::{Arc, Mutex};
 
-    use super::super::test_machines::World;
+    use super::super::test_machines::{Asked, World};
     use super::super::test_world::folder;
     use super::super::worker::Worked;
     use super::super::{UploadFacts, WrongStorage};
@@ -362,6 +368,34 @@ mod tests {
         }
         fs::write(&note, id).unwrap();
         here.service.check_storage().unwrap();
+    }
+
+    /// Somebody deletes all there is in that moment.
+    #[test]
+    fn files_that_no_row_names_any_more_are_not_missing() {
+        let world = World::new();
+        let there = world.machine();
+        let jobs = [(); 2].map(|()| there.submit(b"a video"));
+        let (user, deletes) = (there.user(), Arc::<Mutex<Option<Service>>>::default());
+        let once = deletes.clone();
+        let here = world.machine_that_hears(move |asked, _| {
+            let service = if asked == Asked::Find { once.lock().unwrap().take() } else { None };
+            service.map_or(Ok(()), |service| jobs.iter().try_for_each(|job| service.delete(user, *job)))
+        });
+        *deletes.lock().unwrap() = Some(there.service.clone());
+        here.service.look_for_named_files().unwrap();
+        assert!(
+            deletes.lock().unwrap().is_none()
+                && there.service.inner.database.deleted_jobs().unwrap().is_empty()
+        );
+        // Those that rows still name are.
+        for _ in 0..2 {
+            let name = there.upload(b"a video that is lost");
+            there.service.submit(user, JobRequest::new(name), None).unwrap();
+            let version = there.service.uploaded_video(user, &name).unwrap().version;
+            there.service.inner.storage.delete(&BlobKey::Video { name, version }).unwrap();
+        }
+        assert_eq!(here.service.look_for_named_files().unwrap_err().kind(), ErrorKind::Io);
     }
 
     #[test]
