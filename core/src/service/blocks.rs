@@ -204,8 +204,20 @@ impl Service {
         };
         // Another server, at which the client has asked before, may have put them together and removed them meanwhile.
         let before = video.map(|video| video.version);
-        let after = self.unused_upload(name)?.video.filter(|video| Some(video.version) != before);
-        after.and_then(|video| made_of(&video, &list)).map(|sha256| entity_tag(&sha256)).ok_or(error)
+        let after = self.unused_upload(name)?.video;
+        if after.as_ref().map(|video| video.version) != before {
+            let made = after.and_then(|video| made_of(&video, &list));
+            return made.map(|sha256| entity_tag(&sha256)).ok_or(error);
+        }
+        // It had put them together before this began, and still removes them.
+        if after.is_some_and(|video| made_of(&video, &list).is_some()) {
+            for (key, id) in keys.iter().zip(block_ids) {
+                if self.inner.storage.metadata(key)?.is_none() {
+                    return self.answer_without(name, &list, last, id);
+                }
+            }
+        }
+        Err(error)
     }
 
     /// The answer to a list of which the block `missing` is not there: another server, at which the client has asked before, may have put

@@ -438,3 +438,28 @@ fn who_begins_an_upload_anew_leaves_what_was_begun_elsewhere_since() {
     assert!(other.arrived(&name).unwrap().is_complete);
     assert_eq!(w.content(), b"abc");
 }
+
+/// Rule 87: the first server has just put the blocks together, and begins to remove them when the second has seen all of them.
+#[test]
+fn the_same_list_at_a_second_server_may_come_again_though_its_blocks_vanish_while_it_copies_them() {
+    let w = world(1000);
+    w.put("a", 100).unwrap();
+    w.put("b", 100).unwrap();
+    let theirs = Arc::<Watch>::default();
+    let other = open(w.folder.path(), 1000, &w.clock, &theirs);
+    let third = open(w.folder.path(), 1000, &w.clock, &Arc::default());
+    let (name, here, ids) = (w.name, w.service.clone(), ["a".to_owned(), "b".to_owned()]);
+    let (first, _) = third.inner.storage.blocks(&name).unwrap()[0];
+    w.before_open(at_call(1, move || third.inner.storage.delete(&first).unwrap()));
+    let answer = Arc::<Mutex<Option<Result<String>>>>::default();
+    let (given, list) = (answer.clone(), ids.clone());
+    *theirs.before_delete.lock().unwrap() = Some(Box::new(at_call(1, move || {
+        let made = here.commit_blocks(&name, &list, UploadFacts::default(), &CancelToken::new());
+        *given.lock().unwrap() = Some(made);
+    })));
+    let tag = other.commit_blocks(&name, &ids, UploadFacts::default(), &CancelToken::new()).unwrap();
+    let answer = answer.lock().unwrap().take().unwrap();
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(w.commit(&["a", "b"], &CancelToken::new()).unwrap(), tag);
+    assert_eq!((w.files(BlobKind::Video), w.files(BlobKind::Block)), (1, 0));
+}
