@@ -433,6 +433,15 @@ rc_code rc_engine_import_video(const rc_engine *engine,
                                char **blob_name,
                                rc_error **error);
 
+// Removes a video that no job uses and that is not wanted any more, for example one that could not be submitted.
+// Else it stays for a day.
+//
+// Fails with RC_NOT_FOUND if the user has no such video, RC_INVALID_ARGUMENT for what is no name of one, RC_CONFLICT
+// if a job uses it.
+//
+// Thread-safe.
+rc_code rc_engine_discard_upload(const rc_engine *engine, const char *blob_name, rc_error **error);
+
 // Begins to take a video from memory and stores the upload in *upload; free it with rc_upload_free(). Its file name, for
 // example "garden.mp4", says what kind of video it is and becomes the title of a job that has none.
 //

@@ -396,6 +396,10 @@ class Engine : public detail::Owner<rc_engine, rc_engine_free> {
     std::string import_video(const std::string& file) const {
         return detail::text(rc_engine_import_video, get(), file.c_str());
     }
+    // Removes a video that no job uses and that is not wanted any more.
+    void discard_upload(const std::string& blob_name) const {
+        detail::call(rc_engine_discard_upload, get(), blob_name.c_str());
+    }
     Upload begin_upload(const std::string& file_name) const {
         return Upload(detail::made<rc_upload*>(rc_engine_begin_upload, get(), file_name.c_str()));
     }
@@ -406,7 +410,14 @@ class Engine : public detail::Owner<rc_engine, rc_engine_free> {
     Job submit(const std::string& file, const Request& request = {}) const {
         if (request.idempotency_key)
             throw std::invalid_argument("an idempotency key needs a video that is in the folder: import_video(), then submit_video()");
-        return submit_video(import_video(file), request);
+        const std::string blob_name = import_video(file);
+        try {
+            return submit_video(blob_name, request);
+        } catch (...) {
+            // The next try copies it anew. What counts is why this one failed.
+            rc_engine_discard_upload(get(), blob_name.c_str(), nullptr);
+            throw;
+        }
     }
     // Submits a job for a video that is in the folder.
     Job submit_video(const std::string& blob_name, const Request& request = {}) const {

@@ -55,6 +55,28 @@ pub unsafe extern "C" fn rc_engine_import_video(
     }
 }
 
+/// Removes a video that no job uses and that is not wanted any more, for example one that could not be submitted.
+/// Else it stays for a day.
+///
+/// Fails with RC_NOT_FOUND if the user has no such video, RC_INVALID_ARGUMENT for what is no name of one, RC_CONFLICT
+/// if a job uses it.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_engine_discard_upload(
+    engine: *const rc_engine,
+    blob_name: *const c_char,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        rc_engine::call(engine, error, |engine| {
+            let name: BlobName = text(blob_name, "blob_name")?.parse()?;
+            Ok(engine.service.discard_upload(engine.user, &name)?)
+        })
+    }
+}
+
 /// Begins to take a video from memory and stores the upload in *upload; free it with rc_upload_free(). Its file name, for
 /// example "garden.mp4", says what kind of video it is and becomes the title of a job that has none.
 ///

@@ -234,9 +234,17 @@ static void with_jobs(const std::string& folder, const std::string& video) {
         check(false, "a file is copied anew, and cannot be submitted once for all");
     } catch (const std::invalid_argument&) {
     }
+    reconstruct::Request wrong;
+    wrong.training_num_steps = 200'001;
+    check(code_of([&] { engine.submit(video, wrong); }) == RC_INVALID_ARGUMENT, "a request has limits");
+    check(fs::is_empty(folder + "/videos"), "what could not be submitted leaves no copy");
+    engine.discard_upload(engine.import_video(video));
+    check(fs::is_empty(folder + "/videos"), "nor does what is not wanted");
     const std::string blob = engine.import_video(video);
+    check(code_of([&] { engine.discard_upload("videos/none"); }) == RC_INVALID_ARGUMENT, "a video has a name");
     const auto job = engine.submit_video(blob, request);
     check(engine.submit_video(blob, request).id() == job.id(), "under its key a submission is repeated");
+    check(code_of([&] { engine.discard_upload(blob); }) == RC_CONFLICT, "a job keeps its video");
     request.idempotency_key.reset();
     check(job.info().status == RC_JOB_QUEUED && job.info().queue_position == 1, "a job waits");
 
