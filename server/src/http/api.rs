@@ -122,6 +122,15 @@ impl Api {
         self.run(turn, work).await
     }
 
+    /// The end of a transfer, for which others that have turns may wait: its place among the transfers bounds it, and the thread that
+    /// wrote its bytes is free for it. To refuse it would throw away what has come.
+    pub(crate) async fn ended<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Service) -> Result<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.run(Turn::default(), work).await
+    }
+
     /// The report of a job.
     pub(crate) async fn report(&self, user: UserId, job: JobId) -> Result<JobReport, ApiError> {
         let found = self.blocking(move |service| service.job(user, job)).await?;

@@ -12,9 +12,8 @@ use super::error::ApiError;
 /// So many calls may wait for the database of other machines at a time. Each holds a thread: the runtime has more (see [`threads`]),
 /// so that a database which stands still never keeps `/healthz` from being answered. Far more than it has connections.
 const MOST: usize = 256;
-/// So many of them may wait for the storage: one that stands still leaves half of the turns to calls that need rows alone. More than
-/// uploads come in at once (64 by default): a later transfer to an upload holds a turn until the earlier one has stored what it has,
-/// which takes another.
+/// So many of them may wait for the storage: one that stands still leaves half of the turns to calls that need rows alone. A
+/// later transfer to an upload holds one until the earlier one has stored what it has, which takes none.
 const MOST_AT_STORAGE: usize = 128;
 /// So many chunks of files that go out may be read at a time.
 const MOST_READS: usize = 256;
@@ -33,6 +32,7 @@ pub(crate) struct Turns {
 }
 
 /// A turn, which ends when it is dropped.
+#[derive(Default)]
 pub(crate) struct Turn {
     _place: Option<OwnedSemaphorePermit>,
     _at_storage: Option<OwnedSemaphorePermit>,
@@ -159,6 +159,7 @@ mod tests {
     #[test]
     fn there_is_a_thread_for_every_turn() {
         assert_eq!(threads(usize::MAX), MOST_THREADS);
+        assert_eq!(threads(64), 64 + MOST + MOST_READS + SPARE_THREADS);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(threads(0))

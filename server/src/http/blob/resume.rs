@@ -282,9 +282,9 @@ async fn bring(
     };
     let (mut appending, ended) = intake::take_in(body, *appending, Some(&leave)).await?;
     match ended {
-        Ok(()) => api.stored(move |_| appending.finish(is_last)).await,
+        Ok(()) => api.ended(move |_| appending.finish(is_last)).await,
         Err(error) => {
-            api.stored(move |_| appending.store().map(drop)).await?;
+            api.ended(move |_| appending.store().map(drop)).await?;
             Err(error)
         }
     }

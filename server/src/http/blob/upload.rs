@@ -85,7 +85,7 @@ pub(super) async fn receive(exchange: &Exchange<'_>, name: BlobName, part: Part,
     let (writer, ended) = intake::take_in(body, writer, None).await?;
     // One that has not come whole leaves nothing (rule 30).
     ended?;
-    let etag = exchange.api.stored(move |_| writer.finish()).await?;
+    let etag = exchange.api.ended(move |_| writer.finish()).await?;
     created(&etag)
 }
 
