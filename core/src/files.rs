@@ -40,6 +40,8 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return fs::write(path, bytes).map_err(|e| Error::io("write", path, e));
     }
+    // A link stays one: what it leads to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     write_atomically(path, |out| out.write_all(bytes))
 }
 
@@ -285,9 +287,15 @@ mod tests {
         write_file(&path, b"new").unwrap();
         assert_eq!((fs::read(&path).unwrap(), fs::read(&old).unwrap()), (b"new".to_vec(), b"old".to_vec()));
         assert!(write_file(folder.path(), b"new").is_err());
-        if cfg!(unix) {
+        #[cfg(unix)]
+        {
             write_file(Path::new("/dev/null"), b"new").unwrap();
             assert!(!fs::metadata("/dev/null").unwrap().is_file());
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            write_file(&link, b"newer").unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read(&path).unwrap(), b"newer");
         }
     }
 

@@ -53,10 +53,12 @@ impl Open {
         // Nobody calls it any more; those below hold it until they have ended.
         drop(service);
         let begun = Instant::now();
+        // First, so that it begins nothing while the workers end.
+        let upkeep = upkeep.end();
         if let Some(workers) = workers {
             workers.stop(limit);
         }
-        upkeep.stop(limit.saturating_sub(begun.elapsed()));
+        upkeep.wait(limit.saturating_sub(begun.elapsed()));
     }
 }
 

@@ -15,9 +15,20 @@ const EVERY: Duration = Duration::from_secs(60);
 /// The thread; it is asked to end when this is dropped.
 pub(crate) struct Upkeep {
     /// Gone when the thread is to end.
-    wake: Sender<()>,
+    _wake: Sender<()>,
     /// Its other end is gone once the thread has ended.
     ended: Receiver<()>,
+}
+
+/// A thread that was asked to end.
+pub(crate) struct Ending(Receiver<()>);
+
+impl Ending {
+    /// Waits until it has, for `limit` at most.
+    pub(crate) fn wait(self, limit: Duration) {
+        // Nothing is ever sent: it is disconnected, or the time is over.
+        let _ = self.0.recv_timeout(limit);
+    }
 }
 
 impl Upkeep {
@@ -39,14 +50,12 @@ impl Upkeep {
         std::thread::Builder::new().name("upkeep".into()).spawn(work).map_err(|e| {
             Error::new(ErrorKind::Io, format!("a thread cannot be started: {e}")).caused_by(e)
         })?;
-        Ok(Self { wake, ended })
+        Ok(Self { _wake: wake, ended })
     }
 
-    /// Asks the thread to end and waits for that, for `limit` at most.
-    pub(crate) fn stop(self, limit: Duration) {
-        let Self { wake, ended } = self;
-        drop(wake);
-        // Nothing is ever sent: it is disconnected, or the time is over.
-        let _ = ended.recv_timeout(limit);
+    /// Asks the thread to end.
+    pub(crate) fn end(self) -> Ending {
+        // Its waker is gone with this.
+        Ending(self.ended)
     }
 }

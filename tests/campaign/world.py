@@ -211,7 +211,7 @@ class World:
 
     def what_is_left(self) -> list[str]:
         """Files and folders of the service but those that it always has."""
-        always = {"jobs.db", "jobs.db-wal", "jobs.db-shm", "secrets.json", "lock", "host", "kept-room.json", "kept-room.lock"}
+        always = {"jobs.db", "jobs.db-wal", "jobs.db-shm", "secrets.json", "lock", "host", "kept-room.json", "kept-room.lock", "kept-room.part"}
         always |= {"videos", "blocks", "scenes", "staged", "work", "processes"}
         left = []
         for folder, folders, files in os.walk(self.data):

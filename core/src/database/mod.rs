@@ -323,8 +323,8 @@ pub trait QueueRows {
     /// # Errors
     /// The database's.
     fn fail(&self, lease: &Lease, failure: &Failure, log_size: Option<u64>) -> Result<LeaseState>;
-    /// Gives the job back to the queue at its old place, and its user the turn if `why` is nobody's fault; of a deleted job, lets go. What `why` holds against it is counted,
-    /// and the job fails with it, and with the log of `log_size` bytes, if it had its last chance.
+    /// Gives the job back to the queue at its old place, and its user the turn if `why` is nobody's fault; of a deleted job, lets go.
+    /// What `why` holds against it is counted, and the job fails with it, and with the log of `log_size` bytes, if it had its last chance.
     ///
     /// # Errors
     /// The database's.
@@ -336,7 +336,7 @@ pub trait QueueRows {
         log_size: Option<u64>,
     ) -> Result<Returned>;
     /// Takes jobs away from workers that are dead: their lease has run out, or `is_alive` says that their process is gone.
-    /// That is a disturbance, and no turn of their users. Those that are deleted are named too: nobody else may look for them soon. A
+    /// That is a disturbance, and the first in a row no turn of their users. Those that are deleted are named too: nobody else may look for them soon. A
     /// lease that was given while the clock was ahead is cut to what is enough for a sign of life.
     ///
     /// # Errors

@@ -136,7 +136,8 @@ pub enum QueueOrder {
     #[default]
     Submitted,
     /// Users take turns: first the user with the fewest running jobs, then the one who has waited longest for a turn; of
-    /// one user, as they were submitted. A job that was [given back](Return) without fault, or whose worker died, has taken no turn.
+    /// one user, as they were submitted. A job that was [given back](Return) without fault, or whose worker
+    /// died for the first time in a row, has taken no turn.
     Users,
 }
 

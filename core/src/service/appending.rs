@@ -160,6 +160,12 @@ impl Service {
         let length = announced.length;
         // Also one of which nothing has come: it may have been begun anew after it was complete.
         if length != Some(bytes) {
+            // Another server may have put its blocks together, which are being removed, or have begun it anew.
+            match self.announced(&upload.name)? {
+                None => return self.whole(&upload.name),
+                Some(now) if now.begun != announced.begun => return Err(elsewhere()),
+                Some(_) => {}
+            }
             let expires_at = upload.expires_at;
             return Ok(Arrived { bytes, length, is_complete: false, tag: None, expires_at });
         }

@@ -2,6 +2,7 @@
 //! its processes count the same hours.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -11,14 +12,14 @@ use super::layout;
 use crate::database::Abilities;
 use crate::error::{Error, Result};
 use crate::file_lock::FileLock;
-use crate::files::{read_at_most, write_atomically};
+use crate::files::{read_at_most, rename};
 use crate::job::JobId;
 
 /// How many jobs are remembered. Of more, the one for which room was kept longest ago is forgotten.
 const REMEMBERED: usize = 100;
 /// A job for which no room was kept for this long, microseconds, begins anew when it is kept again: it was away in between, or first.
 const PAUSE: i64 = 3600 * 1_000_000;
-/// So often at most it is noted that room is still kept, microseconds: workers ask each second, and each note waits for the disk.
+/// So often at most it is noted that room is still kept, microseconds: each worker of a machine asks once a minute, and each note waits for the disk.
 const AGAIN: i64 = 60 * 1_000_000;
 /// More bytes than the file ever has.
 const MOST_BYTES: u64 = 1 << 20;
@@ -73,7 +74,11 @@ impl KeptRoom {
         change(&mut jobs);
         let noted = Noted { boot: self.boot.clone(), jobs };
         let text = serde_json::to_vec(&noted).map_err(|e| Error::io("write", &self.path, e.into()))?;
-        write_atomically(&self.path, |file| file.write_all(&text))
+        // Always the same name, as only who has the lock writes: what a killed process left is written over.
+        let part = self.path.with_extension("part");
+        let mut file = File::create(&part).map_err(|e| Error::io("create", &part, e))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(|e| Error::io("write", &part, e))?;
+        rename(&part, &self.path)
     }
 
     /// Notes that room is kept for the job, at `now` by the clock of leases.

@@ -406,12 +406,12 @@ fn store_all(service: &Service, name: &BlobName) {
 /// Rule 100: a proxy has cut the client off, and it asks another server.
 #[test]
 fn a_resumable_upload_that_two_servers_put_together_is_whole_at_both() {
-    // Before the bytes are listed for the second time, and before they are read, after what was announced.
-    for is_before_listing in [true, false] {
+    // Before the bytes are listed for the first and for the second time, and before they are read, after what was announced.
+    for (call, is_before_listing) in [(1, true), (2, true), (2, false)] {
         let w = world(1000);
         store_all(&w.service, &w.name);
         let (other, name) = (open(w.folder.path(), 1000, &w.clock, &Arc::default()), w.name);
-        let happens = at_call(2, move || assert!(other.arrived(&name).unwrap().is_complete));
+        let happens = at_call(call, move || assert!(other.arrived(&name).unwrap().is_complete));
         match is_before_listing {
             true => w.before_listing(happens),
             false => w.before_open(happens),

@@ -151,8 +151,9 @@ fn give_back(
         c.run(&sql, &with(values![crashes, disturbances, failure.code, failure.message]))?;
         return Ok(Returned::Failed);
     }
-    // What has disturbed a worker that lives has had its turn.
-    if has_died || matches!(why, Return::Unharmed | Return::Occupied) {
+    // What has disturbed a worker that lives has had its turn; so has what workers die of again and again: its user would come first each
+    // time.
+    if (has_died && disturbances <= 1) || matches!(why, Return::Unharmed | Return::Occupied) {
         give_turn_back(c, lease.job)?;
     }
     let stands_back = match why {
@@ -290,7 +291,7 @@ impl<'a> Search<'a> {
         let Abilities { masks, max_gaussians, beside, .. } = self.abilities;
         let far_off = now.as_micros().saturating_add(Patience::AHEAD);
         let can = values![masks, max_gaussians, now, beside, self.all_gaussians, busy, far_off];
-        [&can[..], more].concat()
+        [can, more].concat()
     }
 
     /// The first job that fits now and, with what it needs beside its Gaussians, takes `most` at most.

@@ -136,8 +136,9 @@ fn give_back(
         run(c, &sql, &[key, values].concat()[..])?;
         return Ok(Returned::Failed);
     }
-    // What has disturbed a worker that lives has had its turn.
-    if has_died || matches!(why, Return::Unharmed | Return::Occupied) {
+    // What has disturbed a worker that lives has had its turn; so has what workers die of again and again: its user would come first each
+    // time.
+    if (has_died && disturbances <= 1) || matches!(why, Return::Unharmed | Return::Occupied) {
         give_turn_back(c, lease.job)?;
     }
     let stands_back = match why {

@@ -592,6 +592,13 @@ pub(in crate::database) fn a_job_that_is_given_back_keeps_the_turn_of_its_user<D
         assert_eq!(lease.job, expected);
         end(&lease);
     }
+    // So has what workers die of again and again.
+    for _ in 0..2 {
+        assert_eq!(w.take().job, jobs[2][1]);
+        assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap().queued, [jobs[2][1]]);
+    }
+    w.clock.advance(60);
+    assert_eq!(w.take().job, jobs[3][1]);
 }
 
 /// Also where several of one user are given back, the first one first: as when all workers end.

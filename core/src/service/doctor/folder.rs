@@ -116,6 +116,7 @@ fn strangers(entries: &[PathBuf], findings: &mut Vec<Finding>) {
         layout::HOST,
         layout::KEPT_ROOM,
         "kept-room.lock",
+        "kept-room.part",
         layout::RESTORING,
         layout::MOVING,
         layout::MOVED,
