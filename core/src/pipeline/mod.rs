@@ -196,6 +196,17 @@ impl Run<'_> {
         Ok(finished)
     }
 
+    /// The folder of the object's masks, if the background was removed: it stays where no object was found.
+    fn masks(&self) -> Option<PathBuf> {
+        let masks = self.workspace.path(files::UNDISTORTED).join(background::MASKS);
+        (self.options.mask_options().is_some() && masks.is_dir()).then_some(masks)
+    }
+
+    /// The colour behind the scene in its pictures: an object without background stands before white.
+    fn behind_the_scene(&self) -> [f32; 3] {
+        if self.masks().is_some() { [1.0; 3] } else { [0.0; 3] }
+    }
+
     /// `spent` are the seconds of the stages before.
     fn train(&self, sfm_key: &Key, spent: f64) -> Result<(Key, Manifest)> {
         let time_budget_seconds = self.options.training_budget(spent);
@@ -206,12 +217,13 @@ impl Run<'_> {
             let folder = self.workspace.path(files::UNDISTORTED);
             let mut dataset =
                 Dataset::open(&folder.join("sparse"), &folder.join("images"), options.test_every)?;
-            let masks = folder.join(background::MASKS);
-            let removed = self.options.mask_options().is_some() && masks.is_dir();
-            if removed {
-                dataset = dataset.with_masks(&masks, control)?;
-            }
-            let outline = if removed { ObjectOutline::of(&dataset, control)? } else { None };
+            let outline = match self.masks() {
+                Some(masks) => {
+                    dataset = dataset.with_masks(&masks, control)?;
+                    ObjectOutline::of(&dataset, control)?
+                }
+                None => None,
+            };
             let rasteriser = raster::open(&self.options.device)?;
             let mut trainer =
                 Trainer::open_in_workspace(dataset, options.clone(), rasteriser, &checkpoint, control)?;
@@ -251,13 +263,13 @@ impl Run<'_> {
             let mut rasteriser = raster::open(&self.options.device)?;
             load_for_viewing(rasteriser.as_mut(), &splats)?;
             let preview = self.workspace.path(files::PREVIEW);
-            let (degree, behind) = (splats.sh_degree, self.options.behind_the_scene());
+            let (degree, behind) = (splats.sh_degree, self.behind_the_scene());
             write_preview(rasteriser.as_mut(), degree, camera, &image.pose, behind, PREVIEW_SIDE, &preview)?;
             let camera_data = CameraData::from_model(&model, id, camera_type);
             write_json(&self.workspace.path(files::CAMERA), &camera_data)?;
             if self.options.turntable {
                 let path = self.workspace.path(files::TURNTABLE);
-                let options = self.options.turntable_options();
+                let options = self.options.turntable_options(behind);
                 write_turntable(rasteriser.as_mut(), degree, &model, &options, &path, control)?;
             }
             Ok(ExportReport {
@@ -305,6 +317,23 @@ mod tests {
         std::fs::write(output.join(files::TURNTABLE), "a film").unwrap();
         refused(&output.join(files::TURNTABLE), &ReconstructionOptions::default());
         assert!(output.join(files::TURNTABLE).exists());
+    }
+
+    #[test]
+    fn a_scene_whose_background_stayed_is_not_shown_before_white() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ReconstructionOptions {
+            remove_background: true,
+            device: "cpu".parse().unwrap(),
+            ..Default::default()
+        };
+        let (keyring, control) = (Keyring::new(&options).unwrap(), Control::new());
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let run = Run { workspace, options: &options, keyring, control: &control };
+        assert_eq!((run.masks(), run.behind_the_scene()), (None, [0.0; 3]), "no object was found");
+        std::fs::create_dir_all(run.workspace.path(files::UNDISTORTED).join(background::MASKS)).unwrap();
+        assert!(run.masks().is_some());
+        assert_eq!(run.behind_the_scene(), [1.0; 3]);
     }
 
     #[test]

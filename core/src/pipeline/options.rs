@@ -253,15 +253,10 @@ impl ReconstructionOptions {
         }
     }
 
-    /// The colour behind the scene in its pictures: an object without background stands before white.
-    pub(super) fn behind_the_scene(&self) -> [f32; 3] {
-        if self.mask_options().is_some() { [1.0; 3] } else { [0.0; 3] }
-    }
-
-    /// A turntable is a picture of the training result: as large as the pictures it was trained on.
-    pub(super) fn turntable_options(&self) -> TurntableOptions {
+    /// A turntable is a picture of the training result: as large as the pictures it was trained on, over the same `background` as
+    /// the preview.
+    pub(super) fn turntable_options(&self, background: [f32; 3]) -> TurntableOptions {
         let standard = TurntableOptions::default();
-        let background = self.behind_the_scene();
         TurntableOptions {
             max_side: standard.max_side.min(self.training_max_resolution),
             background,
@@ -320,7 +315,6 @@ mod tests {
         let given = ReconstructionOptions { mask_dir: Some(folder.path().into()), ..good.clone() };
         given.check().unwrap();
         assert_eq!(given.mask_options().and_then(|b| b.masks), Some(folder.path().into()));
-        assert_eq!((good.behind_the_scene(), given.behind_the_scene()), ([0.0; 3], [1.0; 3]));
         // So is a hand that points, but not at masks.
         let point = Some("3,4".parse().unwrap());
         let pointed = ReconstructionOptions { object_at: point.clone(), ..good.clone() };
