@@ -29,6 +29,15 @@ pub fn mask_path(folder: &Path, image: &str) -> PathBuf {
     folder.join(image).with_extension("png")
 }
 
+/// The folder beside the folder `masks` that says where something else hides the object, `masks_hidden` for `masks`: for pictures
+/// in which that is so a mask of the same name, 255 = hidden. Masks are 0 there, as they are on the background, but nobody knows
+/// what the object looks like there.
+pub fn hidden_folder(masks: &Path) -> PathBuf {
+    let mut name = masks.file_name().unwrap_or_default().to_owned();
+    name.push("_hidden");
+    masks.with_file_name(name)
+}
+
 /// Looks for the mask of the picture `image`: `NAME.png`, `NAME.ENDING.png` (COLMAP's way), or for frames of a video
 /// `NNNNNN.png` with the frame's number.
 pub fn find_mask(folder: &Path, image: &str) -> Option<PathBuf> {
@@ -124,6 +133,7 @@ mod tests {
         assert_eq!(read_mask(&path).unwrap(), mask);
         assert_eq!(find_mask(folder.path(), "frame_000012.jpg").unwrap(), path);
         assert_eq!(find_mask(folder.path(), "frame_000013.jpg"), None);
+        assert_eq!(hidden_folder(Path::new("scene/masks/")), Path::new("scene/masks_hidden"));
     }
 
     #[test]

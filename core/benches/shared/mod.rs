@@ -52,7 +52,7 @@ pub(crate) fn scene(count: usize, [across, down]: [f64; 2]) -> Splats {
 pub(crate) fn target(width: u32, height: u32) -> Target {
     let mut random = Random(7);
     let rgb = (0..width * height * 3).map(|_| (random.uniform() * 255.0) as u8).collect();
-    Target { width, height, rgb, alpha: None }
+    Target { width, height, rgb, alpha: None, hides: false }
 }
 
 pub(crate) fn step(number: u32) -> StepOptions {

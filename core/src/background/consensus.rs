@@ -71,6 +71,8 @@ with_defaults! {
         pub(super) flat_salient: f32 = 1.0,
         /// Which pieces are the object.
         pub(super) pieces: PieceOptions = PieceOptions::default(),
+        /// Pixels around those in which another thing hides the object that may be hidden, too: cells are not exact.
+        pub(super) beside_hidden: usize = 2,
         /// Radius (pixels) of the rim in which a view's own pixels decide where the object ends.
         pub(super) rim: usize = 4,
         /// Log odds of what is outside of the rim,
@@ -86,6 +88,8 @@ pub(super) struct Consensus {
     pub(super) odds: Vec<Vec<Odds>>,
     /// By view: the pixels, in order, that show another thing.
     pub(super) others: Vec<Vec<u32>>,
+    /// By view: the pixels, in order, in which another thing hides the object, and a margin around them.
+    pub(super) hidden: Vec<Vec<u32>>,
     /// How well (0 to 1) the views agree: the mean overlap (intersection over union) of the pixels that a view by itself
     /// takes for object with the outline of the solid in it, around that outline.
     pub(super) agreement: f64,
@@ -218,8 +222,11 @@ impl Search<'_> {
             .unzip();
         let agreement = overlaps.iter().sum::<f64>() / overlaps.len().max(1) as f64;
         let others = shown.par_iter().map(|shown| others(shown)).collect();
+        let hidden = (self.views.par_iter().zip(&shown))
+            .map(|(view, shown)| hidden(view, shown, options.beside_hidden))
+            .collect();
         let determined = self.determined(&grid, &told, &saliency);
-        Consensus { odds, others, agreement, determined, grid, object }
+        Consensus { odds, others, hidden, agreement, determined, grid, object }
     }
 
     /// The space around the focus that the pictures show.
@@ -354,6 +361,17 @@ fn others(shown: &[Shown]) -> Vec<u32> {
     shown.iter().enumerate().filter(|(_, shown)| is_other(shown)).map(|(pixel, _)| pixel as u32).collect()
 }
 
+/// The pixels in which another thing hides the object, and those around them as far as `radius`.
+fn hidden(view: &SalientView, shown: &[Shown], radius: usize) -> Vec<u32> {
+    if !shown.contains(&Shown::Hidden) {
+        return Vec::new();
+    }
+    let (width, height) = view.size();
+    let mut part: Vec<f32> = shown.iter().map(|s| f32::from(u8::from(*s == Shown::Hidden))).collect();
+    box_mean(&mut part, width, height, radius);
+    part.iter().enumerate().filter(|(_, part)| **part > NONE).map(|(pixel, _)| pixel as u32).collect()
+}
+
 /// The part of the pixels around each pixel that show the object.
 fn part_around(view: &SalientView, shown: &[Shown], radius: usize) -> Vec<f32> {
     let (width, height) = view.size();
@@ -471,6 +489,23 @@ mod tests {
         assert!(!is_object(&order, &side, -3.0) && !is_object(&order, &[40, 41], -3.0));
         // Doubt of the same neighbours is weaker.
         assert!(is_object(&order, &side, -0.3) && is_object(&order, &[40, 41], -1.5));
+    }
+
+    #[test]
+    fn what_hides_the_object_is_told_from_what_is_beside_it() {
+        let views = views(&[0]);
+        // Another thing in the left half, and the object behind its middle.
+        let pixel = |k: usize| match (k % 40, k / 40) {
+            (10..15, 10..15) => Shown::Hidden,
+            (15..25, 10..15) => Shown::Object,
+            (0..20, _) => Shown::Other,
+            _ => Shown::Nothing,
+        };
+        let shown: Vec<Shown> = (0..1200).map(pixel).collect();
+        let expected: Vec<u32> =
+            (0..1200).filter(|k| (8..17).contains(&(k % 40)) && (8..17).contains(&(k / 40))).collect();
+        assert_eq!(hidden(&views[0], &shown, 2), expected);
+        assert!(hidden(&views[0], &[Shown::Other; 1200], 2).is_empty());
     }
 
     #[test]

@@ -26,8 +26,8 @@ use crate::control::{Control, Warning};
 use crate::defaults::with_defaults;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{
-    LEAST_COVERAGE, coverage, intersection_over_union, is_object, is_object_point, mask_path, read_mask,
-    write_mask,
+    LEAST_COVERAGE, coverage, hidden_folder, intersection_over_union, is_object, is_object_point, mask_path,
+    read_mask, write_mask,
 };
 use crate::picture_file;
 use crate::raster;
@@ -147,8 +147,8 @@ fn maps<'a>(
     names.zip(maps).filter_map(|(n, map)| Some((n, PictureMap { map, lens: lenses.get(n)? }))).collect()
 }
 
-/// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], and a
-/// contact sheet to `sheet`. `poses` are those of `frames`, as are `masks`. Points that are not on the object are
+/// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], where another thing
+/// hides the object to the folder beside it ([`hidden_folder`]), and a contact sheet to `sheet`. `poses` are those of `frames`, as are `masks`. Points that are not on the object are
 /// removed from `undistorted/sparse`. If no object was found, nothing is written and the report has the warning
 /// `background_not_found`.
 ///
@@ -183,8 +183,8 @@ pub fn mask_frames(
     Ok(report)
 }
 
-/// Writes masks of the undistorted pictures of a dataset (`images/`, `sparse/`) to the folder `masks`, and a contact
-/// sheet to `sheet`.
+/// Writes masks of the undistorted pictures of a dataset (`images/`, `sparse/`) to the folder `masks`, where another thing hides the
+/// object to the folder beside it ([`hidden_folder`]), and a contact sheet to `sheet`.
 ///
 /// # Errors
 /// Those of [`FrameMasks::make`] and [`mask_frames`].
@@ -270,6 +270,7 @@ fn write_masks(
         warn(report, Warning::new("floor_not_found", message), control);
     }
     std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+    let of_hidden = hidden_folder(folder);
     let control = control.part(0.7, 1.0);
     let dataset = pictures.dataset;
     let count = dataset.views.len();
@@ -281,27 +282,16 @@ fn write_masks(
             let picture = read_picture(&view.path)?;
             let map = pictures.map_of(&view.name)?;
             let own = through_lens(map.map, map.lens, &view.view);
-            let mask = match &agreed {
-                None => own.clone(),
+            let (mask, hidden) = match &agreed {
+                None => (own.clone(), None),
                 Some(agreed) => {
                     let mut mask = final_mask(&picture, &agreed.odds[i], &view.view, options);
-                    if let Some(floor) = &floor {
-                        let small = view.view.scaled(Some(options.working_side));
-                        let scale = f64::from(small.width) / f64::from(view.view.width);
-                        let pixel = |x: f64, y: f64| small.pixel(x * scale, y * scale);
-                        let others = &agreed.others[i];
-                        floor.add_to(&mut mask, &view.view, |x, y| {
-                            pixel(x, y).is_some_and(|pixel| others.binary_search(&(pixel as u32)).is_ok())
-                        });
-                    }
-                    mask
+                    let hidden = hide(&mut mask, &view.view, agreed, i, floor.as_ref(), options);
+                    (mask, hidden)
                 }
             };
-            let path = mask_path(folder, &view.name);
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(|e| Error::io("create", parent, e))?;
-            }
-            write_mask(&path, &mask)?;
+            write_in(folder, &view.name, Some(&mask))?;
+            write_in(&of_hidden, &view.name, hidden.as_ref())?;
             let overlap_with_single = intersection_over_union(&mask, &own);
             Ok(Written {
                 thumbnail: thumbnail(&picture, &mask),
@@ -324,6 +314,58 @@ fn write_masks(
         warn(report, Warning::new("frames_without_object", message), &control);
     }
     Ok(())
+}
+
+/// Adds the floor, if any is kept, to the mask of view `i`, and gives the mask of where another thing hides the object or that floor;
+/// `None` if nothing does.
+fn hide(
+    mask: &mut GrayImage,
+    view: &raster::View,
+    agreed: &Consensus,
+    i: usize,
+    floor: Option<&Floor>,
+    options: &MakingOptions,
+) -> Option<GrayImage> {
+    let small = view.scaled(Some(options.working_side));
+    let scale = f64::from(small.width) / f64::from(view.width);
+    let is_among = |pixels: &[u32], x: f64, y: f64| {
+        let pixel = small.pixel(x * scale, y * scale);
+        pixel.is_some_and(|pixel| pixels.binary_search(&(pixel as u32)).is_ok())
+    };
+    let mut hidden = GrayImage::new(view.width, view.height);
+    let of_object = &agreed.hidden[i];
+    if !of_object.is_empty() {
+        for (x, y, pixel) in hidden.enumerate_pixels_mut() {
+            pixel[0] = 255 * u8::from(is_among(of_object, f64::from(x) + 0.5, f64::from(y) + 0.5));
+        }
+    }
+    if let Some(floor) = floor {
+        let others = &agreed.others[i];
+        floor.add_to(mask, view, |x, y| is_among(others, x, y));
+        if !others.is_empty() {
+            floor.add_to(&mut hidden, view, |x, y| !is_among(others, x, y));
+        }
+    }
+    // What the picture's edges say shows the object is not hidden.
+    for (hidden, mask) in hidden.pixels_mut().zip(mask.pixels()) {
+        hidden[0] = 255 * u8::from(hidden[0] > 0 && !is_object(mask[0]));
+    }
+    hidden.as_raw().contains(&255).then_some(hidden)
+}
+
+/// Writes the mask of a picture into `folder`; without one, removes that of an earlier call.
+fn write_in(folder: &Path, picture: &str, mask: Option<&GrayImage>) -> Result<()> {
+    let path = mask_path(folder, picture);
+    let Some(mask) = mask else {
+        return match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &path, e)),
+            _ => Ok(()),
+        };
+    };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| Error::io("create", parent, e))?;
+    }
+    write_mask(&path, mask)
 }
 
 impl Pictures<'_> {

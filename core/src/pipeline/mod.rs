@@ -2,7 +2,8 @@
 //!
 //! In: a video (or a folder of images) and [`ReconstructionOptions`]. Out, in the folder: `frames/`, `frames.jpg`,
 //! `sparse/`, `undistorted/`, `poses.jpg`, `scene.ply`, `scene.spz`, `preview.jpg`, `camera.json`, `turntable.mp4`,
-//! `report.json`; `tags.json` where scale was asked for; `undistorted/masks/` and `masks.jpg` where the background is removed.
+//! `report.json`; `tags.json` where scale was asked for; `undistorted/masks/` and `masks.jpg` where the background is removed, with
+//! `undistorted/masks_hidden/` where another thing hides the object.
 //! Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
 //! the process is killed, the same call continues: at the first stage that is not finished, inside the search for poses with the
 //! features, matches and verified pairs that were found, and inside training at the last checkpoint; on the CPU the scene is the

@@ -15,6 +15,7 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::fiducial::{Tags, detect_tags};
 use crate::files::check_outside;
+use crate::masks::hidden_folder;
 use crate::sfm::{self, Given, Reconstruction, SfmOptions, SfmReport, Verdict};
 use crate::video::{FrameOptions, Frames, add_frames, extract_frames};
 
@@ -277,7 +278,8 @@ pub(super) fn find_poses_keeping(
     }
     check_own_outputs(folder, &OUTPUTS)?;
     // What an earlier run left belongs to other options.
-    for old in [at(files::TAGS), at(files::MASKS_SHEET), undistorted.join(MASKS)] {
+    let masks = undistorted.join(MASKS);
+    for old in [at(files::TAGS), at(files::MASKS_SHEET), hidden_folder(&masks), masks] {
         remove_if_there(&old)?;
     }
     let masks = match &options.background {

@@ -95,6 +95,22 @@ pub struct Target {
     pub rgb: Vec<u8>,
     /// One byte per pixel, 255 = belongs to the scene, if it is known. Colour is not premultiplied.
     pub alpha: Option<Vec<u8>>,
+    /// Whether white pixels whose alpha is 0 are hidden: something else stands in front of the scene there, so that nothing is known
+    /// of it. They are compared with nothing: no error, and no gradient.
+    pub hides: bool,
+}
+
+impl Target {
+    /// Red, green, blue and alpha of a pixel as implementations keep them. The colour of what is transparent means nothing: it is
+    /// white where the pixel is hidden, else black, so that nothing else need be kept to tell one from the other.
+    fn packed(&self, pixel: usize) -> [u8; 4] {
+        let [r, g, b]: [u8; 3] = std::array::from_fn(|channel| self.rgb[3 * pixel + channel]);
+        match self.alpha.as_ref().map_or(255, |alpha| alpha[pixel]) {
+            0 if self.hides && [r, g, b] == [255; 3] => [255, 255, 255, 0],
+            0 => [0; 4],
+            alpha => [r, g, b, alpha],
+        }
+    }
 }
 
 /// Number of a [`Target`] inside an implementation: its position in the list given to [`Rasteriser::set_targets`].

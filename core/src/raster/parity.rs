@@ -86,7 +86,7 @@ pub(crate) fn target(seed: u64, width: u32, height: u32, with_alpha: bool) -> Ta
             alpha.push(if (x - 0.5).hypot(y - 0.5) < 0.35 { 255 } else { (random.uniform() * 100.0) as u8 });
         }
     }
-    Target { width, height, rgb, alpha: with_alpha.then_some(alpha) }
+    Target { width, height, rgb, alpha: with_alpha.then_some(alpha), hides: false }
 }
 
 /// The options of an ordinary step, with both regularisers and without noise.
@@ -162,6 +162,18 @@ pub(crate) fn cases() -> Vec<Case> {
     ];
     exposed.loss = LossOptions { ssim_weight: 0.3, alpha_weight: 0.1, exposure: Some(1) };
     all.push(exposed);
+    let mut hidden = cloud(25, 500, 1, 70, 40);
+    hidden.name += ", a part hidden";
+    hidden.target = target(6, 70, 40, true);
+    hidden.target.hides = true;
+    for (pixel, rgb) in hidden.target.rgb.chunks_exact_mut(3).enumerate() {
+        if let (Some(alpha), 20..50) = (&mut hidden.target.alpha, pixel % 70) {
+            alpha[pixel] = 0;
+            rgb.fill(255);
+        }
+    }
+    hidden.loss = LossOptions { ssim_weight: 0.3, alpha_weight: 0.1, exposure: None };
+    all.push(hidden);
     let mut low = cloud(22, 500, 3, 50, 70);
     low.name += ", degree 1 in use";
     low.sh_degree = 1;

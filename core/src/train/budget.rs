@@ -194,7 +194,8 @@ fn measure(
         .collect();
     let grey = |view: &crate::raster::View| {
         let pixels = view.width as usize * view.height as usize;
-        Target { width: view.width, height: view.height, rgb: vec![128; 3 * pixels], alpha: None }
+        let (width, height) = (view.width, view.height);
+        Target { width, height, rgb: vec![128; 3 * pixels], alpha: None, hides: false }
     };
     rasteriser.set_targets(views.iter().map(grey).collect())?;
     let loss = LossOptions { ssim_weight: options.tuning.ssim_weight, alpha_weight: 0.0, exposure: None };

@@ -80,11 +80,21 @@ pub(super) fn floaters(
     let mut sights = vec![Sight::default(); splats.len()];
     for &index in dataset.train.iter().step_by(stride) {
         control.check()?;
-        let truth = dataset.picture(index, side)?.over(BLACK);
+        let picture = dataset.picture(index, side)?;
+        let mut truth = picture.over(BLACK);
         rasteriser.project(&dataset.view_at(index, side), sh_degree)?;
         rasteriser.intersect()?;
         rasteriser.sort()?;
         rasteriser.rasterise(BLACK)?;
+        if let Some(hidden) = &picture.hidden {
+            // What is there is not known: nothing is the worse for it.
+            let rendering = rasteriser.rendering()?;
+            for ((truth, shown), hidden) in truth.iter_mut().zip(&rendering.rgba).zip(hidden) {
+                if *hidden {
+                    truth.copy_from_slice(&shown[..3]);
+                }
+            }
+        }
         for contribution in rasteriser.contributions(&truth, NEARER)? {
             sights[contribution.index as usize].add(&contribution);
         }

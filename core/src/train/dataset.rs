@@ -112,7 +112,8 @@ impl Dataset {
             let view = View::new(camera, &image.pose);
             match find_picture(images, &image.name)? {
                 Some(path) => {
-                    views.push((id, DatasetView { name: image.name.clone(), path, view, mask: None }))
+                    let name = image.name.clone();
+                    views.push((id, DatasetView { name, path, view, mask: None, hidden: None }));
                 }
                 None => missing.push(image.name.clone()),
             }
@@ -180,7 +181,8 @@ impl Dataset {
         Ok(Self { views, train, test, points, is_scored_only, hash: hex(&digest.finalize()) })
     }
 
-    /// Takes the object's masks from `folder` ([`crate::masks::find_mask`]): they become the alpha of the pictures. Views
+    /// Takes the object's masks from `folder` ([`crate::masks::find_mask`]): they become the alpha of the pictures. Where
+    /// something else hides the object ([`crate::masks::hidden_folder`]), nothing is learnt or scored. Views
     /// that do not show the object are neither trained on nor held out, and of the points those on the object stay (all, if
     /// hardly any is on it).
     ///
@@ -193,6 +195,7 @@ impl Dataset {
         digest.update(&self.hash);
         for (view, mask) in self.views.iter_mut().zip(&masks) {
             view.mask = Some(mask.path.clone());
+            view.hidden = mask.hidden.clone();
             digest.update(mask.digest);
         }
         self.train.retain(|&i| masks[i].shows_object);
@@ -233,8 +236,9 @@ impl Dataset {
     /// As [`Picture::read`]; `InvalidMedia` if the picture or its mask has not the shape of its camera.
     pub fn picture(&self, index: usize, max_side: Option<u32>) -> Result<Picture> {
         let view = self.view_at(index, max_side);
-        let DatasetView { path, mask, view: full, .. } = &self.views[index];
-        Picture::read_of((full.width, full.height), path, mask.as_deref(), (view.width, view.height))
+        let DatasetView { path, mask, hidden, view: full, .. } = &self.views[index];
+        let masks = (mask.as_deref(), hidden.as_deref());
+        Picture::read_of((full.width, full.height), path, masks, (view.width, view.height))
     }
 
     /// The pictures of all training views, in the order of `train`, read in parallel.
@@ -479,6 +483,46 @@ pub(crate) mod tests {
         let turned = of_sizes(full, (30, 40)).unwrap_err();
         assert_eq!(turned.kind(), ErrorKind::InvalidMedia);
         assert!(turned.message().contains(".png is 30x40, its camera 40x30"), "{turned}");
+    }
+
+    #[test]
+    fn where_something_hides_the_object_nothing_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let (masks, of_hidden) = (folder.path().join("masks"), folder.path().join("masks_hidden"));
+        let dataset = Dataset::from_model(&arc(folder.path(), 3), folder.path(), None).unwrap();
+        for place in [&masks, &of_hidden] {
+            std::fs::create_dir(place).unwrap();
+        }
+        // The object is in the left halves; of that of the second picture something else hides the lower part.
+        let save = |path: PathBuf, is_in: &dyn Fn(u32, u32) -> bool| {
+            let mask = image::GrayImage::from_fn(40, 30, |x, y| image::Luma([255 * u8::from(is_in(x, y))]));
+            mask.save(path).unwrap();
+        };
+        for view in &dataset.views {
+            image::RgbImage::from_pixel(40, 30, image::Rgb([255; 3])).save(&view.path).unwrap();
+            save(masks.join(&view.name), &|x, _| x < 20);
+        }
+        let second = dataset.views[1].name.clone();
+        save(masks.join(&second), &|x, y| x < 20 && y < 15);
+        let masked = || dataset.clone().with_masks(&masks, &Control::new()).unwrap();
+        let untold = masked();
+        save(of_hidden.join(&second), &|x, y| x < 20 && y >= 15);
+        let told = masked();
+        assert_ne!(untold.hash(), told.hash());
+        assert_eq!(untold.views[1].hidden, None);
+        let targets = told.targets(None, &Control::new()).unwrap();
+        assert!(targets[1].hides && !targets[0].hides && !targets[2].hides);
+        let alpha = targets[1].alpha.as_ref().unwrap();
+        for (pixel, rgb) in targets[1].rgb.chunks_exact(3).enumerate() {
+            let (is_left, is_upper) = (pixel % 40 < 20, pixel / 40 < 15);
+            assert_eq!(alpha[pixel], 255 * u8::from(is_left && is_upper), "{pixel}");
+            assert_eq!(rgb, [255 * u8::from(is_left); 3], "{pixel}");
+        }
+        // A pixel of which any part is hidden is so.
+        let small = told.picture(1, Some(8)).unwrap();
+        let hidden = small.hidden.as_ref().unwrap();
+        assert_eq!((small.width, small.height), (8, 6));
+        assert!((0..48).all(|pixel| hidden[pixel] == (pixel % 8 < 4 && pixel / 8 >= 3)), "{hidden:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::dataset::Dataset;
+use super::picture::Picture;
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::raster::load_for_viewing;
@@ -90,17 +91,39 @@ pub(super) fn evaluate_views(
     for &index in &dataset.test {
         control.check()?;
         let picture = dataset.picture(index, max_side)?;
-        let truth = picture.over([0.0; 3]);
         let rendered = render(&dataset.view_at(index, max_side))?;
         longest_side = longest_side.max(picture.width.max(picture.height));
-        let (width, height) = (picture.width as usize, picture.height as usize);
-        scores.push(ViewScore {
-            name: dataset.views[index].name.clone(),
-            psnr: psnr(&rendered, &truth),
-            ssim: ssim(&rendered, &truth, width, height),
-        });
+        let name = dataset.views[index].name.clone();
+        let (psnr, ssim) = (psnr_of(&picture, &rendered), ssim_of(&picture, rendered));
+        scores.push(ViewScore { name, psnr, ssim });
     }
     Ok(Evaluation::from_views(step, splats, longest_side, scores))
+}
+
+/// [`psnr`] of a rendering over black, of the pixels of `picture` that are not hidden.
+pub(super) fn psnr_of(picture: &Picture, rendered: &[[f32; 3]]) -> f64 {
+    let truth = picture.over([0.0; 3]);
+    let Some(hidden) = &picture.hidden else { return psnr(rendered, &truth) };
+    let seen = |pixels: &[[f32; 3]]| -> Vec<[f32; 3]> {
+        pixels.iter().zip(hidden).filter(|(_, hidden)| !**hidden).map(|(pixel, _)| *pixel).collect()
+    };
+    psnr(&seen(rendered), &seen(&truth))
+}
+
+/// [`ssim`] of a rendering over black, of the pixels of `picture` that are not hidden. In windows around them hidden pixels are right.
+pub(super) fn ssim_of(picture: &Picture, mut rendered: Vec<[f32; 3]>) -> f64 {
+    let truth = picture.over([0.0; 3]);
+    let (width, height) = (picture.width as usize, picture.height as usize);
+    let Some(hidden) = &picture.hidden else { return ssim(&rendered, &truth, width, height) };
+    for ((rendered, truth), hidden) in rendered.iter_mut().zip(&truth).zip(hidden) {
+        if *hidden {
+            *rendered = *truth;
+        }
+    }
+    let seen = hidden.iter().filter(|hidden| !**hidden).count();
+    let (a, b) = (rendered.as_slice(), truth.as_slice());
+    let pictures = Pictures { a, b, hidden: Some(hidden), width, height, window: window() };
+    pictures.total() / (3.0 * seen.max(1) as f64)
 }
 
 /// -10 log10 of the mean squared difference; infinite for equal pictures.
@@ -127,18 +150,8 @@ const MOMENTS: usize = 5;
 /// # Panics
 /// If a picture has fewer pixels.
 pub fn ssim(a: &[[f32; 3]], b: &[[f32; 3]], width: usize, height: usize) -> f64 {
-    let pictures = Pictures { a, b, width, height, window: window() };
-    let (across, down) = (width.div_ceil(PATCH), height.div_ceil(PATCH));
-    // A sum of each patch and channel, added up in their order.
-    let sums: Vec<f64> = (0..across * down * 3)
-        .into_par_iter()
-        .map(|k| {
-            let (patch, channel) = (k / 3, k % 3);
-            let (left, top) = (patch % across * PATCH, patch / across * PATCH);
-            pictures.sum(channel, left..(left + PATCH).min(width), top..(top + PATCH).min(height))
-        })
-        .collect();
-    sums.iter().sum::<f64>() / (3.0 * a.len().max(1) as f64)
+    let pictures = Pictures { a, b, hidden: None, width, height, window: window() };
+    pictures.total() / (3.0 * a.len().max(1) as f64)
 }
 
 /// A Gaussian of sigma 1.5, sum 1.
@@ -153,12 +166,30 @@ fn window() -> [f64; TAPS] {
 struct Pictures<'a> {
     a: &'a [[f32; 3]],
     b: &'a [[f32; 3]],
+    /// By pixel: whether it does not count, if any does not.
+    hidden: Option<&'a [bool]>,
     width: usize,
     height: usize,
     window: [f64; TAPS],
 }
 
 impl Pictures<'_> {
+    /// The sum of SSIM over all channels and pixels that count.
+    fn total(&self) -> f64 {
+        let (width, height) = (self.width, self.height);
+        let (across, down) = (width.div_ceil(PATCH), height.div_ceil(PATCH));
+        // A sum of each patch and channel, added up in their order.
+        let sums: Vec<f64> = (0..across * down * 3)
+            .into_par_iter()
+            .map(|k| {
+                let (patch, channel) = (k / 3, k % 3);
+                let (left, top) = (patch % across * PATCH, patch / across * PATCH);
+                self.sum(channel, left..(left + PATCH).min(width), top..(top + PATCH).min(height))
+            })
+            .collect();
+        sums.iter().sum()
+    }
+
     /// The sum of SSIM over one channel of these pixels.
     fn sum(&self, channel: usize, columns: Range<usize>, rows: Range<usize>) -> f64 {
         let wide = columns.len();
@@ -183,7 +214,12 @@ impl Pictures<'_> {
                     *mean += weight * value;
                 }
             }
-            sum += (0..wide).map(|x| similarity(std::array::from_fn(|k| means[k * wide + x]))).sum::<f64>();
+            let counts = |x: &usize| {
+                let pixel = y * self.width + columns.start + x;
+                self.hidden.is_none_or(|hidden| !hidden[pixel])
+            };
+            let similarity = |x: usize| similarity(std::array::from_fn(|k| means[k * wide + x]));
+            sum += (0..wide).filter(counts).map(similarity).sum::<f64>();
         }
         sum
     }
@@ -240,6 +276,30 @@ mod tests {
         let b: Vec<[f32; 3]> = a.iter().map(|p| p.map(|v| v + 0.1)).collect();
         assert!((psnr(&a, &b) - 20.0).abs() < 1e-4);
         assert!(psnr(&a, &a).is_infinite());
+    }
+
+    #[test]
+    fn what_is_hidden_changes_no_score() {
+        let (width, height) = (24, 18);
+        let hidden: Vec<bool> = (0..width * height).map(|pixel| pixel % width < 9).collect();
+        let alpha = |hidden: &bool| if *hidden { 0.0 } else { 1.0 };
+        let data = hidden.iter().flat_map(|hidden| [0.3, 0.6, 0.2, alpha(hidden)]).collect();
+        let (w, h) = (width as u32, height as u32);
+        let picture = Picture { width: w, height: h, channels: 4, data, hidden: Some(hidden) };
+        let scores = |x: usize, y: usize| {
+            let mut rendered = picture.over([0.0; 3]);
+            // A difference that is always there.
+            for pixel in [17, x + width * y] {
+                rendered[pixel] = [1.0, 0.0, 1.0];
+            }
+            (psnr_of(&picture, &rendered), ssim_of(&picture, rendered))
+        };
+        let (of_hidden, beside) = (scores(5, 9), scores(15, 9));
+        assert_eq!(of_hidden, scores(17, 0));
+        assert!(of_hidden.0 > beside.0 + 2.0 && of_hidden.1 > beside.1, "{of_hidden:?} {beside:?}");
+        // Those that are seen are all that count.
+        let square = (0.7f64.powi(2) + 0.6f64.powi(2) + 0.8f64.powi(2)) / (3.0 * 15.0 * 18.0);
+        assert!((of_hidden.0 + 10.0 * square.log10()).abs() < 1e-4, "{of_hidden:?}");
     }
 
     #[test]

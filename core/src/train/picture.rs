@@ -20,6 +20,8 @@ pub struct Picture {
     pub channels: usize,
     /// `width * height * channels` values.
     pub data: Vec<f32>,
+    /// By pixel: whether something else hides the scene there, where that is known of any. Their alpha is 0.
+    pub hidden: Option<Vec<bool>>,
 }
 
 impl Picture {
@@ -42,14 +44,15 @@ impl Picture {
         Ok(Self::averaged(with_alpha(decoded, mask), width, height))
     }
 
-    /// [`Picture::read_masked`] of what a camera of the size `camera` (width, height) took.
+    /// [`Picture::read_masked`] of what a camera of the size `camera` (width, height) took, with the mask of the object and that of what
+    /// hides it.
     ///
     /// # Errors
     /// Those of [`Picture::read`]; `InvalidMedia` if the picture or its mask has not the shape of the camera.
     pub(super) fn read_of(
         camera: (u32, u32),
         path: &Path,
-        mask: Option<&Path>,
+        (mask, hidden): (Option<&Path>, Option<&Path>),
         (width, height): (u32, u32),
     ) -> Result<Self> {
         let decoded = decode(path)?;
@@ -64,8 +67,31 @@ impl Picture {
                  turned or cut needs a camera of its own",
             ));
         }
-        let mask = mask.map(|mask| read_mask_of(("camera", camera), mask)).transpose()?;
-        Ok(Self::averaged(with_alpha(decoded, mask), width, height))
+        let read = |mask: &Path| read_mask_of(("camera", camera), mask);
+        let (mask, hidden) = (mask.map(read).transpose()?, hidden.map(read).transpose()?);
+        let picture = Self::averaged(with_alpha(decoded, mask), width, height);
+        Ok(match hidden {
+            Some(hidden) => picture.hiding(&hidden),
+            None => picture,
+        })
+    }
+
+    /// With the pixels hidden of which any part is in this mask.
+    fn hiding(mut self, mask: &GrayImage) -> Self {
+        let (w, h) = mask.dimensions();
+        let covered = area_resize(mask, w, h, 1, self.width, self.height).data;
+        let hidden: Vec<bool> = covered.into_iter().map(|part| byte(part) > 0).collect();
+        if !hidden.contains(&true) {
+            return self;
+        }
+        let pixels = self.data.chunks_exact(self.channels).zip(&hidden);
+        let rgba = |(p, hidden): (&[f32], &bool)| {
+            let alpha = p.get(3).copied().unwrap_or(1.0);
+            [p[0], p[1], p[2], if *hidden { 0.0 } else { alpha }]
+        };
+        self.data = pixels.flat_map(rgba).collect();
+        (self.channels, self.hidden) = (4, Some(hidden));
+        self
     }
 
     /// Averages a picture down (or up).
@@ -101,9 +127,17 @@ impl Picture {
     /// As a target of the rasteriser: rounded to 8 bits.
     pub fn to_target(&self) -> Target {
         let pixels = self.data.chunks_exact(self.channels);
-        let rgb = pixels.clone().flat_map(|p| [byte(p[0]), byte(p[1]), byte(p[2])]).collect();
-        let alpha = (self.channels == 4).then(|| pixels.map(|p| byte(p[3])).collect());
-        Target { width: self.width, height: self.height, rgb, alpha }
+        let mut rgb: Vec<u8> = pixels.clone().flat_map(|p| [byte(p[0]), byte(p[1]), byte(p[2])]).collect();
+        let alpha: Option<Vec<u8>> = (self.channels == 4).then(|| pixels.map(|p| byte(p[3])).collect());
+        if let (Some(hidden), Some(alpha)) = (&self.hidden, &alpha) {
+            // The colour of a transparent pixel says whether it is hidden.
+            for ((colour, alpha), hidden) in rgb.chunks_exact_mut(3).zip(alpha).zip(hidden) {
+                if *alpha == 0 {
+                    colour.fill(if *hidden { 255 } else { 0 });
+                }
+            }
+        }
+        Target { width: self.width, height: self.height, rgb, alpha, hides: self.hidden.is_some() }
     }
 
     /// The colours over `background`, three floats per pixel.
@@ -227,7 +261,7 @@ fn area_resize(pixels: &[u8], w: u32, h: u32, channels: usize, width: u32, heigh
     for v in &mut data {
         *v = v.clamp(0.0, 1.0);
     }
-    Picture { width, height, channels, data }
+    Picture { width, height, channels, data, hidden: None }
 }
 
 #[cfg(test)]

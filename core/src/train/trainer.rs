@@ -8,7 +8,7 @@ use super::checkpoint::{Checkpoint, Progress};
 use super::clean;
 use super::dataset::Dataset;
 use super::density::{self, DensityPlan};
-use super::evaluate::{Evaluation, evaluate_splats, evaluate_views, psnr};
+use super::evaluate::{Evaluation, evaluate_splats, evaluate_views, psnr_of};
 use super::exposure;
 use super::initialise;
 use super::layout::Layout;
@@ -685,7 +685,7 @@ impl Trainer {
         };
         let rendered = self.render(&self.dataset.view_at(index, self.layout.max_side))?;
         let rendered: Vec<[f32; 3]> = rendered.rgba.iter().map(|p| [p[0], p[1], p[2]]).collect();
-        probe.psnr = psnr(&rendered, &picture.over(BLACK));
+        probe.psnr = psnr_of(&picture, &rendered);
         control.show(|| {
             let view = self.dataset.view_at(index, self.layout.max_side);
             // Within 0..1, so that `as` only rounds.

@@ -145,6 +145,7 @@ impl<T: Scalar> Loss<T> {
                     gradient,
                     rendered,
                     target: target_planes,
+                    target_bytes: target,
                     maps,
                     background: picture.background,
                     exposure,
@@ -256,9 +257,12 @@ impl<T: Scalar> Kernel<T> for CompareBand<'_, T> {
             for (tile, (pixels, gradient)) in self.pixels.iter().zip(self.gradient.iter_mut()).enumerate() {
                 let x = tile * LANES;
                 let inside_count = LANES.min(width - x);
-                let inside = V::from_bits(((1u32 << inside_count) - 1) as u16);
+                let inside_bits = ((1u32 << inside_count) - 1) as u16;
+                let inside = V::from_bits(inside_bits);
                 let start = (self.first_row + row) * width + x;
                 let pixels_of_row = start..start + inside_count;
+                let hidden_bits = self.target.hidden(pixels_of_row.clone());
+                let known = V::from_bits(inside_bits & !hidden_bits);
                 let mut rgb = over_background::<V>(pixels, row, self.background);
                 if let Some(matrix) = &self.exposure {
                     rgb = expose(matrix, rgb);
@@ -274,7 +278,12 @@ impl<T: Scalar> Kernel<T> for CompareBand<'_, T> {
                         let background = V::splat(self.background[channel]);
                         wanted = alpha.fma(wanted - background, background);
                     }
-                    let (have, wanted) = (rgb[channel].keep(inside), wanted.keep(inside));
+                    let have = rgb[channel].keep(inside);
+                    wanted = wanted.keep(known);
+                    if hidden_bits != 0 {
+                        // What is rendered there is right, whatever it is.
+                        wanted = wanted + have.keep(V::from_bits(hidden_bits));
+                    }
                     error = error + (have - wanted).abs();
                     have.store(&mut self.rendered[channel][row * stride + tile]);
                     wanted.store(&mut self.target_rows[channel][row * stride + tile]);
@@ -284,7 +293,7 @@ impl<T: Scalar> Kernel<T> for CompareBand<'_, T> {
                 let mut by_alpha = V::zero();
                 if let Some(target_alpha) = target_alpha {
                     let alpha = one - V::load(&pixels.transmittance[row]);
-                    let difference = (alpha - target_alpha).keep(inside);
+                    let difference = (alpha - target_alpha).keep(known);
                     row_sums[1] = row_sums[1] + difference.abs();
                     by_alpha = V::splat(self.by_alpha) * sign(difference);
                 }
@@ -408,6 +417,7 @@ struct GradientBand<'a, T> {
     gradient: &'a mut [TileGradient<T>],
     rendered: &'a [Plane<T>; 3],
     target: &'a [Plane<T>; 3],
+    target_bytes: &'a TargetPlanes,
     maps: &'a [[Plane<T>; 3]; 3],
     background: [T; 3],
     exposure: Option<[T; 12]>,
@@ -446,7 +456,11 @@ impl<T: Scalar> Kernel<T> for GradientBand<'_, T> {
                 }
             }
             for (tile, (pixels, gradient)) in self.pixels.iter().zip(self.gradient.iter_mut()).enumerate() {
-                let inside = V::from_bits(((1u32 << LANES.min(width - tile * LANES)) - 1) as u16);
+                let inside_count = LANES.min(width - tile * LANES);
+                let start = y * width + tile * LANES;
+                // Windows around other pixels reach over the hidden ones, too.
+                let hidden_bits = self.target_bytes.hidden(start..start + inside_count);
+                let known = V::from_bits(((1u32 << inside_count) - 1) as u16 & !hidden_bits);
                 let mut by_rgb = each!(channel in 3 => {
                     let at = y * stride + tile;
                     let a = V::load(&self.rendered[channel][at]);
@@ -454,7 +468,7 @@ impl<T: Scalar> Kernel<T> for GradientBand<'_, T> {
                     let [mean, square, product] =
                         each!(k in 3 => blur_along::<V>(&fields[channel][k], tile, &taps));
                     let by_ssim = (two * a).fma(square, b.fma(product, mean));
-                    by_l1.fma(sign(a - b), by_ssim).keep(inside)
+                    by_l1.fma(sign(a - b), by_ssim).keep(known)
                 });
                 if let Some(m) = &self.exposure {
                     let rgb = over_background::<V>(pixels, row, self.background);

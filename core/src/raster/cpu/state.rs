@@ -4,6 +4,8 @@
 //! numbers: in single precision a cache line, so that what is read and written of a splat is no more than it has. The
 //! moments have the same shapes.
 
+use std::ops::Range;
+
 use glam::{Vec3, vec3, vec4};
 
 use super::lanes::Row;
@@ -238,6 +240,7 @@ pub(super) struct TargetPlanes {
     pub(super) height: u32,
     pub(super) rgb: [Vec<u8>; 3],
     pub(super) alpha: Option<Vec<u8>>,
+    hides: bool,
 }
 
 impl TargetPlanes {
@@ -245,12 +248,23 @@ impl TargetPlanes {
     /// [`crate::ErrorKind::InvalidArgument`] if the sizes do not fit together.
     pub(super) fn new(index: usize, target: Target) -> Result<Self> {
         target.check(index)?;
-        let plane = |channel: usize| target.rgb.iter().skip(channel).step_by(3).copied().collect();
+        let pixels = target.width as usize * target.height as usize;
+        let plane = |channel: usize| (0..pixels).map(|pixel| target.packed(pixel)[channel]).collect();
         Ok(Self {
             width: target.width,
             height: target.height,
             rgb: [plane(0), plane(1), plane(2)],
-            alpha: target.alpha,
+            alpha: target.alpha.is_some().then(|| plane(3)),
+            hides: target.hides,
         })
+    }
+
+    /// Which of these pixels, up to 16, are hidden ([`Target::hides`]): bit i is the i-th of them.
+    pub(super) fn hidden(&self, pixels: Range<usize>) -> u16 {
+        let Some(alpha) = self.alpha.as_ref().filter(|_| self.hides) else { return 0 };
+        // Transparent pixels are white or black.
+        let planes = alpha[pixels.clone()].iter().zip(&self.rgb[0][pixels]);
+        let hidden = planes.map(|(alpha, red)| u16::from(*alpha == 0 && *red == 255));
+        hidden.enumerate().fold(0, |bits, (i, bit)| bits | (bit << i))
     }
 }

@@ -17,7 +17,7 @@ const RESIDENT_PART: u64 = 4;
 struct Entry {
     width: u32,
     height: u32,
-    /// r, g, b, alpha (255 where it is not known) per pixel.
+    /// r, g, b, alpha (255 where it is not known) per pixel; see `is_hidden` of loss_common.wgsl.
     rgba: Vec<u32>,
     has_alpha: bool,
     resident: Option<wgpu::Buffer>,
@@ -40,18 +40,13 @@ impl Targets {
             .enumerate()
             .map(|(index, target)| {
                 target.check(index)?;
-                let alpha = target.alpha.as_deref();
-                let rgba = target
-                    .rgb
-                    .chunks_exact(3)
-                    .enumerate()
-                    .map(|(i, p)| u32::from_le_bytes([p[0], p[1], p[2], alpha.map_or(255, |a| a[i])]))
-                    .collect();
+                let pixels = target.width as usize * target.height as usize;
+                let rgba = (0..pixels).map(|pixel| u32::from_le_bytes(target.packed(pixel))).collect();
                 Ok(Entry {
                     width: target.width,
                     height: target.height,
                     rgba,
-                    has_alpha: alpha.is_some(),
+                    has_alpha: target.alpha.is_some(),
                     resident: None,
                     last_used: 0,
                 })

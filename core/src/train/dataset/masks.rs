@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 use super::parts::{DatasetView, SeedPoint};
 use crate::control::Control;
 use crate::error::Result;
-use crate::masks::{LEAST_COVERAGE, coverage, find_masks, is_object, is_object_point};
+use crate::masks::{
+    LEAST_COVERAGE, coverage, find_mask, find_masks, hidden_folder, is_object, is_object_point,
+};
 use crate::raster::View;
 use crate::train::picture::read_mask_of;
 
@@ -19,6 +21,7 @@ const FEW_POINTS: usize = 20;
 /// What is known of a view's mask.
 pub(super) struct ViewMask {
     pub(super) path: PathBuf,
+    pub(super) hidden: Option<PathBuf>,
     pub(super) digest: [u8; 32],
     pub(super) shows_object: bool,
     /// Indices of the points that it sees on the object.
@@ -32,6 +35,7 @@ pub(super) fn read(
     folder: &Path,
     control: &Control,
 ) -> Result<Vec<ViewMask>> {
+    let of_hidden = hidden_folder(folder);
     let found = find_masks(folder, views.iter().map(|v| v.name.as_str()))?;
     let mut seen: Vec<Vec<u32>> = vec![Vec::new(); views.len()];
     for (p, point) in points.iter().enumerate() {
@@ -43,11 +47,19 @@ pub(super) fn read(
         .zip(seen)
         .map(|((path, view), mut seen)| {
             control.check()?;
-            let mask = read_mask_of(("camera", (view.view.width, view.view.height)), &path)?;
-            let digest = Sha256::digest(mask.as_raw()).into();
+            let camera = ("camera", (view.view.width, view.view.height));
+            let mask = read_mask_of(camera, &path)?;
+            let mut digest = Sha256::new();
+            digest.update(mask.as_raw());
+            let hidden = find_mask(&of_hidden, &view.name);
+            if let Some(hidden) = &hidden {
+                digest.update(read_mask_of(camera, hidden)?.as_raw());
+            }
+            let digest = digest.finalize().into();
             let view = view.view.resized(mask.width(), mask.height());
             seen.retain(|&p| is_on_object(&points[p as usize], &view, &mask));
-            Ok(ViewMask { path, digest, shows_object: coverage(&mask) > LEAST_COVERAGE, points: seen })
+            let shows_object = coverage(&mask) > LEAST_COVERAGE;
+            Ok(ViewMask { path, hidden, digest, shows_object, points: seen })
         })
         .collect()
 }

@@ -17,6 +17,8 @@ pub struct DatasetView {
     pub view: View,
     /// The mask of the object, of the camera's shape, where the background was removed.
     pub mask: Option<PathBuf>,
+    /// The mask of where something else hides the object, if anything does ([`crate::masks::hidden_folder`]).
+    pub hidden: Option<PathBuf>,
 }
 
 /// A sparse point, as a seed of Gaussians.

@@ -248,6 +248,68 @@ pub(crate) fn scalar_ssim(a: &[[f64; 3]], b: &[[f64; 3]], width: usize, height: 
 }
 
 #[test]
+fn hidden_pixels_are_compared_with_nothing() {
+    let (width, height) = (37, 29);
+    let is_hidden = |pixel: usize| (9..24).contains(&(pixel % 37)) && (5..20).contains(&(pixel / 37));
+    let mut case = parity::cloud(3, 60, 0, width, height);
+    case.target = parity::target(1, width, height, true);
+    case.target.hides = true;
+    case.loss = LossOptions { ssim_weight: 0.3, alpha_weight: 0.25, exposure: None };
+    let alpha = case.target.alpha.as_mut().unwrap();
+    for (pixel, (alpha, rgb)) in alpha.iter_mut().zip(case.target.rgb.chunks_exact_mut(3)).enumerate() {
+        if is_hidden(pixel) {
+            *alpha = 0;
+            rgb.fill(255);
+        } else {
+            *alpha = (*alpha).max(1);
+        }
+    }
+    for single in [false, true] {
+        let mut r: Box<dyn Inspect> = if single {
+            Box::new(CpuRasteriser::<f32>::new())
+        } else {
+            Box::new(CpuRasteriser::<f64>::new())
+        };
+        r.load(&case.state).unwrap();
+        r.set_targets(vec![case.target.clone()]).unwrap();
+        let rendering = r.render(&case.view, 0, case.background).unwrap();
+        r.loss(0, &case.loss).unwrap();
+        let gradient = r.inspect_loss_gradient().unwrap();
+        let s = r.statistics().unwrap();
+        let have: Vec<[f64; 3]> =
+            rendering.rgba.iter().map(|p| [0, 1, 2].map(|c: usize| f64::from(p[c]))).collect();
+        let (alpha, rgb) = (case.target.alpha.as_ref().unwrap(), &case.target.rgb);
+        let want = |pixel: usize| {
+            let a = f64::from(alpha[pixel]) / 255.0;
+            [0, 1, 2].map(|c: usize| {
+                a * f64::from(rgb[3 * pixel + c]) / 255.0 + (1.0 - a) * f64::from(case.background[c])
+            })
+        };
+        let want: Vec<[f64; 3]> =
+            (0..have.len()).map(|pixel| if is_hidden(pixel) { have[pixel] } else { want(pixel) }).collect();
+        let pixels = have.len() as f64;
+        let l1 = have.iter().flatten().zip(want.iter().flatten()).map(|(a, b)| (a - b).abs()).sum::<f64>()
+            / (3.0 * pixels);
+        let ssim = scalar_ssim(&have, &want, width as usize, height as usize);
+        let alpha_l1 = (0..have.len())
+            .filter(|pixel| !is_hidden(*pixel))
+            .map(|pixel| (f64::from(rendering.rgba[pixel][3]) - f64::from(alpha[pixel]) / 255.0).abs())
+            .sum::<f64>()
+            / pixels;
+        let loss = 0.7 * l1 + 0.3 * (1.0 - ssim) + 0.25 * alpha_l1;
+        assert!((s.l1 - l1).abs() < 2e-5 && (s.loss - loss).abs() < 2e-5, "{} of {loss}", s.loss);
+        for (pixel, by_pixel) in gradient.iter().enumerate() {
+            let is_zero = by_pixel.iter().all(|v| *v == 0.0);
+            assert_eq!(is_zero, is_hidden(pixel), "{pixel}: {by_pixel:?}");
+        }
+        // What is not said to be hidden is the scene's background, whatever its colour.
+        r.set_targets(vec![Target { hides: false, ..case.target.clone() }]).unwrap();
+        r.loss(0, &case.loss).unwrap();
+        assert!(r.statistics().unwrap().loss > s.loss + 1e-3);
+    }
+}
+
+#[test]
 fn the_loss_is_that_of_its_definition_for_any_size() {
     for (width, height) in [(1, 1), (5, 3), (16, 16), (17, 33), (40, 9), (31, 47)] {
         let mut case = parity::cloud(3, 60, 0, width, height);

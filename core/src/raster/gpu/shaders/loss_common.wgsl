@@ -29,6 +29,11 @@ fn composed(packed: u32, background: vec3f) -> vec3f {
     return mix(background, rgba.xyz, rgba.w);
 }
 
+// Whether something else stands in front of the scene in that pixel of the target: whatever is rendered there is right.
+fn is_hidden(packed: u32) -> bool {
+    return packed == 0x00ffffffu; // white and transparent; other transparent pixels are black
+}
+
 // One row of an exposure's 3x4 matrix applied to a colour.
 fn expose(row: vec4f, rgb: vec3f) -> f32 {
     return fma(row.x, rgb.x, fma(row.y, rgb.y, fma(row.z, rgb.z, row.w)));

@@ -29,7 +29,8 @@ fn load_tile(origin: vec2i, thread: u32, channel: u32) {
         if (all(pixel >= vec2i(0)) && all(pixel < vec2i(view.size.xy))) {
             let at = u32(pixel.y) * view.size.x + u32(pixel.x);
             x = expose(row, picture[at].xyz);
-            y = composed(target_picture[at], background.xyz)[channel];
+            let packed = target_picture[at];
+            y = select(composed(packed, background.xyz)[channel], x, is_hidden(packed));
         }
         values[i] = x;
         values[AREA + i] = y;
@@ -126,7 +127,10 @@ fn compare(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
         for (var i = 0u; i < 2u; i++) {
             if (inside[i]) {
                 let here = at + i * view.size.x;
-                sum.z += abs(1.0 - picture[here].w - unpack4x8unorm(target_picture[here]).w);
+                let packed = target_picture[here];
+                if (!is_hidden(packed)) {
+                    sum.z += abs(1.0 - picture[here].w - unpack4x8unorm(packed).w);
+                }
             }
         }
     }

@@ -22,6 +22,7 @@ struct Compared {
     exposed: vec3f,
     wanted: vec3f,
     alpha: f32, // of the target
+    hidden: bool,
 }
 
 fn compared(pixel: vec2u, rows: mat3x4f) -> Compared {
@@ -30,7 +31,10 @@ fn compared(pixel: vec2u, rows: mat3x4f) -> Compared {
     let packed = target_picture[at];
     let exposed =
         vec3f(expose(rows[0], rendered.xyz), expose(rows[1], rendered.xyz), expose(rows[2], rendered.xyz));
-    return Compared(at, rendered, exposed, composed(packed, background.xyz), unpack4x8unorm(packed).w);
+    if (is_hidden(packed)) {
+        return Compared(at, rendered, exposed, exposed, 1.0 - rendered.w, true);
+    }
+    return Compared(at, rendered, exposed, composed(packed, background.xyz), unpack4x8unorm(packed).w, false);
 }
 
 @compute @workgroup_size(THREADS)
@@ -97,6 +101,13 @@ fn differentiate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
         workgroupBarrier();
         by_upper[channel] = by_channel(upper.exposed[channel], upper.wanted[channel], upper_maps) / (3.0 * count);
         by_lower[channel] = by_channel(lower.exposed[channel], lower.wanted[channel], lower_maps) / (3.0 * count);
+    }
+    // Windows around other pixels reach over the hidden ones, too.
+    if (upper.hidden) {
+        by_upper = vec3f(0.0);
+    }
+    if (lower.hidden) {
+        by_lower = vec3f(0.0);
     }
     if (inside.x) {
         put_gradient(upper, by_upper, rows, count);
