@@ -11,7 +11,8 @@
 //!
 //! In: frames, and the network's weights ([`find_model`]) or masks of the user's own. Out: `masks/` beside the
 //! undistorted pictures, which training takes as their alpha, `masks_hidden/` where other things hide the object, and a
-//! contact sheet. Masks ([`crate::masks`]) are 8-bit grey, 255 = object. Everything computes on the current rayon pool; results do not depend on its number of threads.
+//! contact sheet. Masks ([`crate::masks`]) are 8-bit grey, 255 = object. Everything computes on the current rayon pool;
+//! results do not depend on its number of threads.
 
 mod agreement;
 mod colours;

@@ -213,7 +213,7 @@ pub struct TrainState {
     pub first_moments: Splats,
     /// Second moments, in the shape of the parameters (`antialiased` unused).
     pub second_moments: Splats,
-    /// Affine exposures, one 3x4 matrix (row by row: `rgb' = M [rgb 1]`) per picture.
+    /// Affine exposures, one 3x4 matrix (row by row: `rgb' = M [rgb alpha]`, without the background) per picture.
     pub exposures: Vec<[f32; 12]>,
     /// First moments of the exposures.
     pub exposure_first_moments: Vec<[f32; 12]>,

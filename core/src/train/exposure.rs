@@ -1,4 +1,5 @@
-//! Affine exposures: `rgb' = M [rgb 1]`, a 3x4 matrix row by row for every training picture.
+//! Affine exposures: `rgb' = M [rgb alpha]`, a 3x4 matrix row by row for every training picture, of what the scene shows
+//! in a pixel over black. What is behind the scene is as it is in all of them.
 //!
 //! They take up what the camera's automatic exposure and white balance changed between pictures. Only their
 //! differences mean something: a common factor could as well be in the scene. So their mean over the training pictures

@@ -20,7 +20,7 @@ const RADIUS: usize = 5;
 const C1: f64 = 0.01 * 0.01;
 const C2: f64 = 0.03 * 0.03;
 
-/// Gradient by the pixels of a tile, before exposure and over the background; zero outside of the picture.
+/// Gradient by the pixels of a tile, before exposure and over the background, and by their alpha; zero outside of the picture.
 #[derive(Debug, Clone)]
 pub(super) struct TileGradient<T> {
     pub(super) rgb: [TilePlane<T>; 3],
@@ -204,12 +204,16 @@ fn over_background<V: Lanes>(pixels: &TilePixels<V::T>, row: usize, background: 
     each!(c in 3 => left.fma(V::splat(background[c]), V::load(&pixels.rgb[c][row])))
 }
 
-/// `M [rgb 1]`.
+/// `M [rgb alpha]` of a row of a tile, over the background: that is in no camera's exposure.
 #[inline(always)]
-fn expose<V: Lanes>(m: &[V::T; 12], rgb: [V; 3]) -> [V; 3] {
+fn expose<V: Lanes>(m: &[V::T; 12], pixels: &TilePixels<V::T>, row: usize, background: [V::T; 3]) -> [V; 3] {
+    let rgb = each!(c in 3 => V::load(&pixels.rgb[c][row]));
+    let left = V::load(&pixels.transmittance[row]);
+    let alpha = V::of(1.0) - left;
     each!(i in 3 => {
         let [a, b, c, d] = each!(j in 4 => V::splat(m[4 * i + j]));
-        a.fma(rgb[0], b.fma(rgb[1], c.fma(rgb[2], d)))
+        let exposed = a.fma(rgb[0], b.fma(rgb[1], c.fma(rgb[2], d * alpha)));
+        left.fma(V::splat(background[i]), exposed)
     })
 }
 
@@ -263,10 +267,10 @@ impl<T: Scalar> Kernel<T> for CompareBand<'_, T> {
                 let pixels_of_row = start..start + inside_count;
                 let hidden_bits = self.target.hidden(pixels_of_row.clone());
                 let known = V::from_bits(inside_bits & !hidden_bits);
-                let mut rgb = over_background::<V>(pixels, row, self.background);
-                if let Some(matrix) = &self.exposure {
-                    rgb = expose(matrix, rgb);
-                }
+                let rgb = match &self.exposure {
+                    Some(matrix) => expose::<V>(matrix, pixels, row, self.background),
+                    None => over_background::<V>(pixels, row, self.background),
+                };
                 let mut target_alpha = None;
                 if let Some(plane) = &self.target.alpha {
                     target_alpha = Some(shares::<V>(&plane[pixels_of_row.clone()]));
@@ -471,17 +475,27 @@ impl<T: Scalar> Kernel<T> for GradientBand<'_, T> {
                     by_l1.fma(sign(a - b), by_ssim).keep(known)
                 });
                 if let Some(m) = &self.exposure {
-                    let rgb = over_background::<V>(pixels, row, self.background);
+                    let alpha = V::of(1.0) - V::load(&pixels.transmittance[row]);
                     for i in 0..3 {
                         for j in 0..3 {
-                            by_exposure[4 * i + j] = by_rgb[i].fma(rgb[j], by_exposure[4 * i + j]);
+                            let rgb = V::load(&pixels.rgb[j][row]);
+                            by_exposure[4 * i + j] = by_rgb[i].fma(rgb, by_exposure[4 * i + j]);
                         }
-                        by_exposure[4 * i + 3] = by_exposure[4 * i + 3] + by_rgb[i];
+                        by_exposure[4 * i + 3] = by_rgb[i].fma(alpha, by_exposure[4 * i + 3]);
                     }
+                    let by_exposed = by_rgb;
                     by_rgb = each!(j in 3 => {
                         let column = each!(i in 3 => V::splat(m[4 * i + j]));
-                        by_rgb[0].fma(column[0], by_rgb[1].fma(column[1], by_rgb[2] * column[2]))
+                        by_exposed[0].fma(column[0], by_exposed[1].fma(column[1], by_exposed[2] * column[2]))
                     });
+                    // The gradient is one by the colour over the background, and the exposure leaves the background as it is: how
+                    // much of it alpha covers, and what offset alpha brings, is added to the gradient by alpha.
+                    let mut by_alpha = V::load(&gradient.alpha[row]);
+                    for i in 0..3 {
+                        by_alpha = by_exposed[i].fma(V::splat(m[4 * i + 3]), by_alpha);
+                        by_alpha = (by_rgb[i] - by_exposed[i]).fma(V::splat(self.background[i]), by_alpha);
+                    }
+                    by_alpha.store(&mut gradient.alpha[row]);
                 }
                 for channel in 0..3 {
                     by_rgb[channel].store(&mut gradient.rgb[channel][row]);

@@ -314,8 +314,10 @@ fn the_loss_is_that_of_its_definition_for_any_size() {
     for (width, height) in [(1, 1), (5, 3), (16, 16), (17, 33), (40, 9), (31, 47)] {
         let mut case = parity::cloud(3, 60, 0, width, height);
         case.target = parity::target(1, width, height, true);
-        case.loss = LossOptions { ssim_weight: 0.3, alpha_weight: 0.25, exposure: None };
-        for single in [false, true] {
+        let m: [f32; 12] = [0.9, 0.05, 0.0, 0.02, -0.03, 1.1, 0.02, 0.0, 0.01, 0.0, 0.8, 0.05];
+        case.state.exposures = vec![m];
+        for (single, exposure) in [(false, None), (true, None), (false, Some(0)), (true, Some(0))] {
+            case.loss = LossOptions { ssim_weight: 0.3, alpha_weight: 0.25, exposure };
             let mut r: Box<dyn Rasteriser> = if single {
                 Box::new(CpuRasteriser::<f32>::new())
             } else {
@@ -328,8 +330,15 @@ fn the_loss_is_that_of_its_definition_for_any_size() {
             let s = r.statistics().unwrap();
 
             let alpha = case.target.alpha.clone().unwrap();
-            let have: Vec<[f64; 3]> =
-                rendering.rgba.iter().map(|p| [0, 1, 2].map(|c: usize| f64::from(p[c]))).collect();
+            let exposed = |p: [f64; 4]| {
+                let behind = [0, 1, 2].map(|c: usize| (1.0 - p[3]) * f64::from(case.background[c]));
+                let scene = [p[0] - behind[0], p[1] - behind[1], p[2] - behind[2], p[3]];
+                [0, 1, 2].map(|c: usize| {
+                    behind[c] + (0..4).map(|k| f64::from(m[4 * c + k]) * scene[k]).sum::<f64>()
+                })
+            };
+            let shown = |p: [f64; 4]| if exposure.is_some() { exposed(p) } else { [p[0], p[1], p[2]] };
+            let have: Vec<[f64; 3]> = rendering.rgba.iter().map(|p| shown(p.map(f64::from))).collect();
             let want: Vec<[f64; 3]> = (0..have.len())
                 .map(|i| {
                     let a = f64::from(alpha[i]) / 255.0;

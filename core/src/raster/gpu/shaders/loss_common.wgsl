@@ -34,9 +34,16 @@ fn is_hidden(packed: u32) -> bool {
     return packed == 0x00ffffffu; // white and transparent; other transparent pixels are black
 }
 
-// One row of an exposure's 3x4 matrix applied to a colour.
-fn expose(row: vec4f, rgb: vec3f) -> f32 {
-    return fma(row.x, rgb.x, fma(row.y, rgb.y, fma(row.z, rgb.z, row.w)));
+// What the scene shows in a pixel of the picture (w: its transmittance) without the background behind it, and its alpha.
+fn without_background(shown: vec4f, background: vec3f) -> vec4f {
+    return vec4f(shown.xyz - shown.w * background, 1.0 - shown.w);
+}
+
+// One row of an exposure's 3x4 matrix applied to what the scene shows: the background is in no camera's exposure.
+fn expose(row: vec4f, shown: vec4f, background: vec3f, channel: u32) -> f32 {
+    let scene = without_background(shown, background);
+    let exposed = fma(row.x, scene.x, fma(row.y, scene.y, fma(row.z, scene.z, row.w * scene.w)));
+    return fma(shown.w, background[channel], exposed);
 }
 
 // Rows of the identity.

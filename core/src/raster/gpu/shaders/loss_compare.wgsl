@@ -28,7 +28,7 @@ fn load_tile(origin: vec2i, thread: u32, channel: u32) {
         var y = 0.0;
         if (all(pixel >= vec2i(0)) && all(pixel < vec2i(view.size.xy))) {
             let at = u32(pixel.y) * view.size.x + u32(pixel.x);
-            x = expose(row, picture[at].xyz);
+            x = expose(row, picture[at], background.xyz, channel);
             let packed = target_picture[at];
             y = select(composed(packed, background.xyz)[channel], x, is_hidden(packed));
         }

@@ -29,8 +29,12 @@ fn compared(pixel: vec2u, rows: mat3x4f) -> Compared {
     let at = min(pixel.y, view.size.y - 1u) * view.size.x + min(pixel.x, view.size.x - 1u);
     let rendered = picture[at];
     let packed = target_picture[at];
-    let exposed =
-        vec3f(expose(rows[0], rendered.xyz), expose(rows[1], rendered.xyz), expose(rows[2], rendered.xyz));
+    let behind = background.xyz;
+    let exposed = vec3f(
+        expose(rows[0], rendered, behind, 0u),
+        expose(rows[1], rendered, behind, 1u),
+        expose(rows[2], rendered, behind, 2u),
+    );
     if (is_hidden(packed)) {
         return Compared(at, rendered, exposed, exposed, 1.0 - rendered.w, true);
     }
@@ -122,8 +126,8 @@ fn differentiate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
     if (loss.exposure != NO_EXPOSURE) {
         let tile = 4u * (group.y * view.size.z + group.x);
         for (var channel = 0u; channel < 3u; channel++) {
-            let both = by_upper[channel] * vec4f(upper.rendered.xyz, 1.0)
-                + by_lower[channel] * vec4f(lower.rendered.xyz, 1.0);
+            let both = by_upper[channel] * without_background(upper.rendered, background.xyz)
+                + by_lower[channel] * without_background(lower.rendered, background.xyz);
             let total = sum_group(thread, both);
             if (thread == 0u) {
                 sums[tile + 1u + channel] = total;
@@ -140,10 +144,12 @@ fn by_channel(exposed: f32, wanted: f32, maps: vec3f) -> f32 {
 
 fn put_gradient(pixel: Compared, by_exposed: vec3f, rows: mat3x4f, count: f32) {
     let alpha_error = 1.0 - pixel.rendered.w - pixel.alpha;
-    gradient[pixel.at] = vec4f(
-        by_exposed.x * rows[0].xyz + by_exposed.y * rows[1].xyz + by_exposed.z * rows[2].xyz,
-        loss.alpha_weight * sign(alpha_error) / count,
-    );
+    let by_shown = by_exposed.x * rows[0].xyz + by_exposed.y * rows[1].xyz + by_exposed.z * rows[2].xyz;
+    // It is by the colour over the background, and the exposure leaves the background as it is: how much of it alpha covers, and
+    // what offset alpha brings, is added to the gradient by alpha.
+    let by_alpha = dot(by_exposed, vec3f(rows[0].w, rows[1].w, rows[2].w))
+        + dot(by_shown - by_exposed, background.xyz);
+    gradient[pixel.at] = vec4f(by_shown, by_alpha + loss.alpha_weight * sign(alpha_error) / count);
     let difference = abs(pixel.exposed - pixel.wanted);
     pixels[pixel.at].y = bitcast<u32>((difference.x + difference.y + difference.z) / 3.0);
 }
