@@ -148,8 +148,8 @@ fn maps<'a>(
 }
 
 /// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], where another thing
-/// hides the object to the folder beside it ([`hidden_folder`]), and a contact sheet to `sheet`. `poses` are those of `frames`, as are `masks`. Points that are not on the object are
-/// removed from `undistorted/sparse`. If no object was found, nothing is written and the report has the warning
+/// hides the object to the folder beside it ([`hidden_folder`]), and a contact sheet to `sheet`. `poses` are those of
+/// `frames`, as are `masks`. Points that are not on the object are removed from `undistorted/sparse`. If no object was found, nothing is written and the report has the warning
 /// `background_not_found`.
 ///
 /// # Errors
