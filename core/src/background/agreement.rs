@@ -1,8 +1,9 @@
 //! Makes the views agree: what they show is one scene, and in it the object is one solid, which stands on something.
 
 use super::consensus::{Consensus, ConsensusOptions, find_object};
-use super::evidence::{EvidenceOptions, scene_odds};
+use super::evidence::{EvidenceOptions, depth_known, scene_odds};
 use super::labelling::{LabelOptions, find_plane, label, saliency};
+use super::occlusion::{OcclusionOptions, hidden_depths};
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
 use super::quick_scene::{Places, QuickScene};
@@ -23,6 +24,8 @@ with_defaults! {
         pub(super) labels: LabelOptions = LabelOptions::default(),
         /// What a pixel's evidence is worth.
         evidence: EvidenceOptions = EvidenceOptions::default(),
+        /// What hides the object from a view.
+        occlusion: OcclusionOptions = OcclusionOptions::default(),
         /// How views come to agree.
         consensus: ConsensusOptions = ConsensusOptions::default(),
         /// A plane is another one if it is so much higher or lower at the focus, in units of the cameras' distance.
@@ -74,11 +77,14 @@ pub(super) fn agree_on(
 ) -> Result<Agreed> {
     let gaze = sought.gaze;
     let votes = saliency(scene, views, gaze, &options.labels)?;
+    let known = depth_known(scene, views, &options.evidence);
     let agree = |plane: Option<&SupportPlane>| {
         control.check()?;
         let labels = label(scene, &votes, views, gaze, plane, &options.labels);
-        let seen = scene_odds(scene, &labels, views, &options.evidence)?;
-        Ok(find_object(views, &seen, sought, plane, &options.evidence, &options.consensus))
+        let seen = scene_odds(scene, &labels, &known, views, &options.evidence)?;
+        let hidden =
+            hidden_depths(scene, &labels, &known, views, gaze, plane, &options.labels, &options.occlusion)?;
+        Ok(find_object(views, &seen, &hidden, sought, plane, &options.evidence, &options.consensus))
     };
     let plane = find_plane(scene, &votes, views, gaze, &options.labels);
     let found = agree(plane.as_ref())?;

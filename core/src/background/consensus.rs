@@ -12,11 +12,10 @@ use super::colours::{ColourOdds, Counts};
 use super::evidence::{EvidenceOptions, Odds, network_odds};
 use super::guided_filter::box_mean;
 use super::pieces::{Apart, PieceOptions, Sought, take_apart};
-use super::solid::{self, CellVotes, Grid};
+use super::solid::{self, CellVotes, Grid, Seen};
 use super::support_plane::SupportPlane;
 use super::views::SalientView;
 use crate::defaults::with_defaults;
-use crate::raster;
 use crate::statistics::median;
 
 /// Number of turns.
@@ -138,17 +137,20 @@ enum Shown {
     Other,
 }
 
-/// Finds the object. `scene` has by view and pixel what the Gaussians say.
+/// Finds the object. `scene` has by view and pixel what the Gaussians say, `hidden_from` from which depth on something before the
+/// object hides what is there ([`Seen::hidden_from`]).
 pub(super) fn find_object(
     views: &[SalientView],
     scene: &[Vec<Odds>],
+    hidden_from: &[Vec<f32>],
     sought: Sought<'_>,
     plane: Option<&SupportPlane>,
     evidence: &EvidenceOptions,
     options: &ConsensusOptions,
 ) -> Consensus {
     let asked = asked(views, &sought.gaze.focus, options.most_views);
-    Search { views, scene, sought, plane, network: network_odds(evidence), asked, options }.run()
+    let network = network_odds(evidence);
+    Search { views, scene, hidden_from, sought, plane, network, asked, options }.run()
 }
 
 /// The views that are asked about cells: `most` of them at most, evenly chosen, in an order in which each looks at the focus from
@@ -174,6 +176,8 @@ struct Search<'a> {
     views: &'a [SalientView],
     /// By view and pixel: what the Gaussians say.
     scene: &'a [Vec<Odds>],
+    /// By view and pixel: from which depth on something hides what is there.
+    hidden_from: &'a [Vec<f32>],
     sought: Sought<'a>,
     plane: Option<&'a SupportPlane>,
     /// The network's log odds by its saliency.
@@ -203,7 +207,8 @@ impl Search<'_> {
             let apart = self.solid(turn, &grid, &odds, &saliency, &self.asked);
             inside = apart.object.iter().zip(&apart.other).map(|(a, b)| *a || *b).collect();
             let surfaces = [&apart.object, &apart.other].map(|cells| solid::surface(&grid, cells));
-            shown = self.views.par_iter().map(|v| show(&surfaces, grid.cell(), &v.camera)).collect();
+            let show = |(i, odds): (usize, &Vec<Odds>)| show(&surfaces, grid.cell(), &self.seen(i, odds));
+            shown = odds.par_iter().enumerate().map(show).collect();
             object = apart.object;
             if turn + 1 == TURNS || surfaces[0].is_empty() {
                 break;
@@ -255,9 +260,14 @@ impl Search<'_> {
                 self.views[i].saliency.iter().map(|s| Odds::new(self.network[usize::from(*s)])).collect()
             })
             .collect();
-        let views: Vec<(&raster::View, &[Odds])> =
-            asked.iter().zip(&odds).map(|(&i, odds)| (&self.views[i].camera, odds.as_slice())).collect();
+        let views: Vec<Seen> = asked.iter().zip(&odds).map(|(&i, odds)| self.seen(i, odds)).collect();
         solid::votes(grid, &views)
+    }
+
+    /// What the view shows, with these odds of its pixels.
+    fn seen<'b>(&'b self, view: usize, odds: &'b [Odds]) -> Seen<'b> {
+        let hidden_from = self.hidden_from.get(view).map(Vec::as_slice).unwrap_or_default();
+        Seen { camera: &self.views[view].camera, odds, hidden_from }
     }
 
     /// The solid that the views `asked` show together, taken apart.
@@ -290,8 +300,7 @@ impl Search<'_> {
 
     /// By cell: whether the views `asked` show object there, as their `odds` are in this turn.
     fn inside(&self, turn: usize, grid: &Grid, odds: &[Vec<Odds>], asked: &[usize]) -> Vec<bool> {
-        let views: Vec<(&raster::View, &[Odds])> =
-            asked.iter().map(|&i| (&self.views[i].camera, odds[i].as_slice())).collect();
+        let views: Vec<Seen> = asked.iter().map(|&i| self.seen(i, &odds[i])).collect();
         let least = (self.options.least_views * views.len() as f64).max(2.0) as u16;
         let (against, run) = (self.options.against[turn], self.options.run[turn]);
         // The cells of the plane itself are left to `remove_flat`.
@@ -299,6 +308,8 @@ impl Search<'_> {
             |cell| self.plane.is_none_or(|plane| plane.height(&grid.place(cell)) > -0.5 * grid.cell());
         let is_object = |(cell, votes): (usize, &CellVotes)| {
             votes.views >= least
+                // What most views do not see is not known by the others: they may see through the object only.
+                && votes.hidden <= votes.views
                 && votes.log_odds > 0.0
                 && votes.against < against * f32::from(votes.views)
                 && votes.run <= run * f32::from(votes.views)
@@ -344,15 +355,16 @@ fn remove_flat(
 }
 
 /// What the pixels of a view show of the surfaces of the object and of other things, by the centres of their cells.
-fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &raster::View) -> Vec<Shown> {
-    let (object, other) = (solid::depths(object, cell, view), solid::depths(other, cell, view));
-    let pixel = |(object, other): (&f32, &f32)| match (object.is_finite(), other < object) {
+fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &Seen<'_>) -> Vec<Shown> {
+    let [object, other] = [object, other].map(|cells| solid::depths(cells, cell, view.camera));
+    let pixel = |(k, (object, other)): (usize, (&f32, &f32))| match (object.is_finite(), other < object) {
+        (true, false) if view.is_hidden(k, *object) => Shown::Hidden,
         (true, false) => Shown::Object,
         (true, true) => Shown::Hidden,
         (false, true) => Shown::Other,
         (false, false) => Shown::Nothing,
     };
-    object.iter().zip(&other).map(pixel).collect()
+    object.iter().zip(&other).enumerate().map(pixel).collect()
 }
 
 /// The pixels that show another thing.
@@ -442,6 +454,7 @@ mod tests {
     use super::super::pieces::Choice;
     use super::*;
     use crate::camera::{Camera, CameraModel, Gaze, Pose};
+    use crate::raster;
 
     const VIEWS: usize = 72;
 
@@ -467,6 +480,7 @@ mod tests {
         let search = Search {
             views: &views,
             scene: &[],
+            hidden_from: &[],
             sought: Sought { gaze: &gaze, choice: Choice::Watched },
             plane: None,
             network: [0.0; 256],

@@ -76,18 +76,19 @@ pub(super) fn network_odds(options: &EvidenceOptions) -> [f32; 256] {
     })
 }
 
-/// By view and pixel: what the Gaussians say that it shows. Those on surfaces without texture are not asked: training put
-/// them wherever their colour did no harm, and pixels that show such surfaces have log odds of 0.
+/// By view and pixel: what the Gaussians say that it shows, each as far as its depth is `known` ([`depth_known`]). Those on surfaces
+/// without texture are not asked: training put them wherever their colour did no harm, and pixels that show such surfaces have log
+/// odds of 0.
 ///
 /// # Errors
 /// Those of the rasteriser.
 pub(super) fn scene_odds(
     scene: &QuickScene,
     labels: &ObjectLabels,
+    known: &[f32],
     views: &[SalientView],
     options: &EvidenceOptions,
 ) -> Result<Vec<Vec<Odds>>> {
-    let known = depth_known(scene, views, options);
     let mut painted = scene.painted(|i| match labels.object[i] {
         Some(object) => [object * known[i], (1.0 - object) * known[i], 0.0],
         None => [0.0; 3],
@@ -99,7 +100,7 @@ pub(super) fn scene_odds(
 }
 
 /// By Gaussian: how well (0 to 1) its depth is known, by the texture of the pictures where they show it.
-fn depth_known(scene: &QuickScene, views: &[SalientView], options: &EvidenceOptions) -> Vec<f32> {
+pub(super) fn depth_known(scene: &QuickScene, views: &[SalientView], options: &EvidenceOptions) -> Vec<f32> {
     let mut sums = vec![(0.0f32, 0u32); scene.centres.len()];
     for view in views {
         let texture = texture(view, options.texture_radius);

@@ -187,7 +187,12 @@ fn votes(
 }
 
 /// How certainly (0 to 1) a point is above the plane and not in it.
-fn above_plane(point: &Vector3<f64>, plane: &SupportPlane, gaze: &Gaze, options: &LabelOptions) -> f64 {
+pub(super) fn above_plane(
+    point: &Vector3<f64>,
+    plane: &SupportPlane,
+    gaze: &Gaze,
+    options: &LabelOptions,
+) -> f64 {
     let clearance = (options.clearance * gaze.distance).max(options.deviations * plane.deviation);
     let above = (plane.height(point) / clearance - options.on_plane) / (1.0 - options.on_plane);
     above.clamp(0.0, 1.0)

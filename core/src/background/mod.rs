@@ -5,6 +5,7 @@
 //!        ─ object_poses ─▶ SparseModel ─ camera::undistort ─▶ PINHOLE frames
 //!        ─ quick_scene ─ labelling, support_plane ─▶ which Gaussians belong to the object
 //!        ─ evidence, colours ─▶ what each pixel of each view says
+//!        ─ occlusion ─▶ where a thing before the object hides it
 //!        ─ solid, pieces, consensus, agreement ─▶ the object as one solid in space, and its outline in every view
 //!        ─ views, guided_filter, floor, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
@@ -27,6 +28,7 @@ mod mask_making;
 mod network;
 mod object_point;
 mod object_poses;
+mod occlusion;
 mod outside;
 mod pieces;
 mod pointing;

@@ -108,6 +108,8 @@ impl Grid {
 pub(super) struct CellVotes {
     /// Number of views that have it in their picture and nothing before it.
     pub(super) views: u16,
+    /// Number of views that have it in their picture behind something that is no part of the object.
+    pub(super) hidden: u16,
     /// Sum of the probabilities that they show background there.
     pub(super) against: f32,
     /// Sum of their log odds.
@@ -127,9 +129,27 @@ const RELIEF: f32 = 1.5;
 /// meanwhile.
 const ROWS_AT_ONCE: usize = 512;
 
-/// By cell: what the views say, of which each has a camera and the odds of its pixels, row by row. Views next to each other look
-/// from next to each other.
-pub(super) fn votes(grid: &Grid, views: &[(&raster::View, &[Odds])]) -> Vec<CellVotes> {
+/// What a view shows, by pixel, row by row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) camera: &'a raster::View,
+    /// What its pixels say.
+    pub(super) odds: &'a [Odds],
+    /// The depth (world units) from which on something else hides what is there; infinite where nothing does. Empty if nothing
+    /// does in all of the picture.
+    pub(super) hidden_from: &'a [f32],
+}
+
+impl Seen<'_> {
+    /// Whether what a pixel shows is something else than the object, before what is at this depth: of that it says nothing. A pixel
+    /// that shows the object says so of all that is behind the object's surface.
+    pub(super) fn is_hidden(&self, pixel: usize, depth: f32) -> bool {
+        self.hidden_from.get(pixel).is_some_and(|from| *from < depth) && self.odds[pixel].log_odds() <= 0.0
+    }
+}
+
+/// By cell: what the views say. Views next to each other look from next to each other.
+pub(super) fn votes(grid: &Grid, views: &[Seen<'_>]) -> Vec<CellVotes> {
     let against = Odds::table(|o| 1.0 - o.probability());
     let log_odds = Odds::table(Odds::log_odds);
     let steps = Odds::table(|o| (-o.log_odds()).clamp(-RELIEF, STRONGEST));
@@ -137,7 +157,8 @@ pub(super) fn votes(grid: &Grid, views: &[(&raster::View, &[Odds])]) -> Vec<Cell
     let mut votes = vec![CellVotes::default(); grid.len()];
     votes.par_chunks_mut(across * ROWS_AT_ONCE).enumerate().for_each(|(chunk, rows)| {
         let mut runs = vec![0.0f32; rows.len()];
-        for (camera, odds) in views {
+        for view in views {
+            let Seen { camera, odds, .. } = *view;
             let step = camera.to_camera(&(grid.origin + grid.steps[0])) - camera.to_camera(&grid.origin);
             let step = step.map(|v| v as f32);
             let (wide, high) = (camera.width as f32, camera.height as f32);
@@ -153,8 +174,11 @@ pub(super) fn votes(grid: &Grid, views: &[(&raster::View, &[Odds])]) -> Vec<Cell
                     if p.z < raster::NEAR as f32 || !(x >= 0.0 && y >= 0.0 && x < wide && y < high) {
                         continue;
                     }
-                    let odds = odds[y as usize * camera.width as usize + x as usize];
-                    if odds != Odds::HIDDEN {
+                    let pixel = y as usize * camera.width as usize + x as usize;
+                    let odds = odds[pixel];
+                    if view.is_hidden(pixel, p.z) {
+                        votes.hidden += 1;
+                    } else if odds != Odds::HIDDEN {
                         votes.views += 1;
                         votes.against += against[odds.index()];
                         votes.log_odds += log_odds[odds.index()];
@@ -236,6 +260,11 @@ mod tests {
         [view(DMat3::IDENTITY), view(along_x)]
     }
 
+    /// What a view shows before which nothing is.
+    fn seen<'a>(camera: &'a raster::View, odds: &'a [Odds]) -> Seen<'a> {
+        Seen { camera, odds, hidden_from: &[] }
+    }
+
     fn grid() -> Grid {
         Grid::new(&Vector3::zeros(), [1.0; 3], &-Vector3::y(), 0.1)
     }
@@ -266,8 +295,7 @@ mod tests {
                 .collect()
         };
         let odds = [square(false), square(true)];
-        let views: Vec<(&raster::View, &[Odds])> =
-            cameras.iter().zip(&odds).map(|(c, o)| (c, o.as_slice())).collect();
+        let views: Vec<Seen> = cameras.iter().zip(&odds).map(|(camera, odds)| seen(camera, odds)).collect();
         let votes = votes(&grid, &views);
         let at = |x: f64, y: f64, z: f64| votes[grid.cell_at(&Vector3::new(x, y, z)).unwrap()];
         assert_eq!((at(0.0, 0.3, 0.0).views, at(0.0, -0.3, 0.0).views), (2, 1));
@@ -282,11 +310,27 @@ mod tests {
     }
 
     #[test]
+    fn a_view_says_nothing_of_what_is_behind_something_before_the_object() {
+        let (grid, [camera, _]) = (grid(), cameras());
+        // Something covers the middle of the picture, up to a depth of 4: the place that the camera looks at.
+        let hidden_from: Vec<f32> =
+            (0..10_000).map(|k| if (35..65).contains(&(k % 100)) { 4.0 } else { f32::INFINITY }).collect();
+        let told = |log_odds: f32, x: f64, z: f64| {
+            let odds = vec![Odds::new(log_odds); 10_000];
+            let views = [Seen { camera: &camera, odds: &odds, hidden_from: &hidden_from }];
+            let votes = votes(&grid, &views)[grid.cell_at(&Vector3::new(x, 0.3, z)).unwrap()];
+            (votes.views, votes.hidden)
+        };
+        assert_eq!((told(-3.0, 0.0, 0.5), told(-3.0, 0.0, -0.5)), ((0, 1), (1, 0)));
+        assert_eq!((told(-3.0, 0.9, 0.5), told(3.0, 0.0, 0.5)), ((1, 0), (1, 0)));
+    }
+
+    #[test]
     fn a_run_is_what_neighbouring_views_say_against_the_object_one_after_the_other() {
         let (grid, [camera, _]) = (grid(), cameras());
         let run = |log_odds: &[f32]| {
             let odds: Vec<Vec<Odds>> = log_odds.iter().map(|o| vec![Odds::new(*o); 10_000]).collect();
-            let views: Vec<(&raster::View, &[Odds])> = odds.iter().map(|o| (&camera, o.as_slice())).collect();
+            let views: Vec<Seen> = odds.iter().map(|odds| seen(&camera, odds)).collect();
             votes(&grid, &views)[grid.cell_at(&Vector3::zeros()).unwrap()].run
         };
         assert_eq!(run(&[2.0, 0.5]), 0.0);
