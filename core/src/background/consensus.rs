@@ -28,9 +28,15 @@ with_defaults! {
     /// effect that is stated.
     #[derive(Debug, Clone, PartialEq)]
     pub(super) struct ConsensusOptions {
-        /// Half of the side of the space that is looked at, as a part of what half a picture shows at the focus, is that;
-        /// but within these limits, in units of the cameras' distance.
+        /// Half of the side of the space that is looked at is what half a picture shows at the focus, but within these limits, in
+        /// units of the cameras' distance.
         pub(super) reach: (f64, f64) = (0.2, 0.7),
+        /// Where the object does not end in this space, the space is made wider, each time so many times,
+        pub(super) widening: f64 = 1.5,
+        /// until half of its side is this, in units of the cameras' distance.
+        pub(super) widest: f64 = 1.5,
+        /// It ends there if it has fewer cells than this at the border.
+        pub(super) at_border: usize = 9,
         /// Number of cells across this space at first.
         pub(super) cells: usize = 96,
         /// Side of the fine cells, in pixels of a view at the distance of the focus. With the first cells throughout, of
@@ -95,6 +101,8 @@ pub(super) struct Consensus {
     /// How well (0 to 1) the views determine the solid: the overlap (intersection over union) of those that either half of
     /// them, every other one, makes by itself.
     pub(super) determined: f64,
+    /// Whether the object reaches out of the space in which it is sought, however wide that is.
+    pub(super) is_cut: bool,
     grid: Grid,
     object: Vec<bool>,
 }
@@ -187,12 +195,20 @@ struct Search<'a> {
     options: &'a ConsensusOptions,
 }
 
+/// Where the object is sought at first.
+struct FirstGrid {
+    grid: Grid,
+    /// By cell: what the network says.
+    saliency: Vec<CellVotes>,
+    /// Whether the object reaches out of it.
+    is_cut: bool,
+}
+
 impl Search<'_> {
     fn run(&self) -> Consensus {
         let options = self.options;
         let mut odds = self.odds(0, |_, _, _| Some(0.0));
-        let mut grid = self.first_grid();
-        let mut saliency = self.ask_network(&grid);
+        let FirstGrid { mut grid, mut saliency, is_cut } = self.first_grid(&odds);
         let mut shown: Vec<Vec<Shown>> = Vec::new();
         let mut inside = Vec::new();
         let mut object = Vec::new();
@@ -231,18 +247,40 @@ impl Search<'_> {
             .map(|(view, shown)| hidden(view, shown, options.beside_hidden))
             .collect();
         let determined = self.determined(&grid, &told, &saliency);
-        Consensus { odds, others, hidden, agreement, determined, grid, object }
+        Consensus { odds, others, hidden, agreement, determined, is_cut, grid, object }
     }
 
-    /// The space around the focus that the pictures show.
-    fn first_grid(&self) -> Grid {
+    /// The space around the focus that the pictures show, or a wider one if the object does not end there, by the `odds` of the
+    /// first turn. What ends in none of them may be no object at all: then it is the first one.
+    fn first_grid(&self, odds: &[Vec<Odds>]) -> FirstGrid {
         let half = |v: &SalientView| 0.5 * f64::from(v.camera.width.max(v.camera.height)) / v.camera.fx;
         let (least, most) = self.options.reach;
         let half = median(&mut self.views.iter().map(half).collect::<Vec<_>>()).unwrap_or(most);
+        let mut half = half.clamp(least, most);
+        let first = self.grid_over(half, odds);
+        while first.is_cut && half < self.options.widest {
+            half = (half * self.options.widening).min(self.options.widest);
+            let wider = self.grid_over(half, odds);
+            if !wider.is_cut {
+                return wider;
+            }
+        }
+        first
+    }
+
+    /// Cells around the focus, over `half` on all sides, in units of the cameras' distance.
+    fn grid_over(&self, half: f64, odds: &[Vec<Odds>]) -> FirstGrid {
         let gaze = self.sought.gaze;
-        let half = gaze.distance * half.clamp(least, most);
+        let half = gaze.distance * half;
         let up = self.plane.map_or(gaze.up, |p| p.normal);
-        Grid::new(&gaze.focus, [half; 3], &up, 2.0 * half / self.options.cells as f64)
+        let grid = Grid::new(&gaze.focus, [half; 3], &up, 2.0 * half / self.options.cells as f64);
+        let saliency = self.ask_network(&grid);
+        // Stricter than in the first turn, in which half of the views may contradict: a solid reaches far towards the cameras, then.
+        let object = self.solid(FINE_TURN, &grid, odds, &saliency, &self.asked).object;
+        // Below the object the views of a ring show it, too. On a plane there is nothing below.
+        let below = self.plane.is_some_and(|plane| !plane.is_wall);
+        let is_cut = grid.at_border(&object, below) >= self.options.at_border;
+        FirstGrid { grid, saliency, is_cut }
     }
 
     /// Size of a pixel at the distance of the focus, world units.
@@ -460,13 +498,17 @@ mod tests {
 
     /// Views from all around, in this order of their places on the circle.
     fn views(order: &[usize]) -> Vec<SalientView> {
-        let lens = Camera::from_focal(CameraModel::Pinhole, 40.0, 40, 30);
+        views_through(&Camera::from_focal(CameraModel::Pinhole, 40.0, 40, 30), order)
+    }
+
+    fn views_through(lens: &Camera, order: &[usize]) -> Vec<SalientView> {
+        let pixels = (lens.width * lens.height) as usize;
         let view = |place: &usize| {
             let angle = TAU * *place as f64 / VIEWS as f64;
             let centre = Vector3::new(3.0 * angle.cos(), -1.0, 3.0 * angle.sin());
             let pose = Pose::look_at(&centre, &Vector3::zeros(), &-Vector3::y()).unwrap();
-            let camera = raster::View::new(&lens, &pose);
-            SalientView { camera, saliency: vec![0; 1200], colours: vec![[0; 3]; 1200].into() }
+            let camera = raster::View::new(lens, &pose);
+            SalientView { camera, saliency: vec![0; pixels], colours: vec![[0; 3]; pixels].into() }
         };
         order.iter().map(view).collect()
     }
@@ -534,5 +576,49 @@ mod tests {
         assert!(is_object(&order, &pictures, -3.0));
         let chosen = asked(&views(&order), &Vector3::zeros(), 40);
         assert_eq!(chosen.len(), 36);
+    }
+
+    /// Whether the ray of a pixel hits the box around the origin that reaches so far to both sides.
+    fn hits(camera: &raster::View, x: f64, y: f64, half: &Vector3<f64>) -> bool {
+        let centre = camera.centre();
+        let direction = camera.unproject(x, y, 1.0) - centre;
+        let (mut enters, mut leaves) = (0.0f64, f64::INFINITY);
+        for k in 0..3 {
+            let [a, b] = [-half[k], half[k]].map(|side| (side - centre[k]) / direction[k]);
+            (enters, leaves) = (enters.max(a.min(b)), leaves.min(a.max(b)));
+        }
+        enters < leaves
+    }
+
+    #[test]
+    fn an_object_that_is_longer_than_the_pictures_are_wide_is_whole() {
+        // A bar nearly as long as the round is wide, and one that is all in the space that is looked at first. All views are right.
+        let lens = Camera::from_focal(CameraModel::Pinhole, 40.0, 80, 60);
+        let order: Vec<usize> = (0..VIEWS).step_by(2).collect();
+        let gaze =
+            Gaze { focus: Vector3::zeros(), converges: true, distance: 10f64.sqrt(), up: -Vector3::y() };
+        let options = ConsensusOptions { cells: 48, most_cells: 64, ..ConsensusOptions::default() };
+        let find = |half: Vector3<f64>| {
+            let mut views = views_through(&lens, &order);
+            let mut scene: Vec<Vec<Odds>> = Vec::new();
+            for view in &mut views {
+                let camera = view.camera;
+                let hits = |k: usize| hits(&camera, (k % 80) as f64 + 0.5, (k / 80) as f64 + 0.5, &half);
+                let shown: Vec<bool> = (0..4800).map(hits).collect();
+                view.saliency = shown.iter().map(|shown| 255 * u8::from(*shown)).collect();
+                scene.push(shown.iter().map(|shown| Odds::new(if *shown { 3.0 } else { -3.0 })).collect());
+            }
+            let sought = Sought { gaze: &gaze, choice: Choice::Watched };
+            find_object(&views, &scene, &[], sought, None, &EvidenceOptions::default(), &options)
+        };
+        let long = find(Vector3::new(2.7, 0.3, 0.3));
+        assert!(!long.is_cut);
+        for x in [-2.5, -1.0, 0.0, 1.0, 2.5] {
+            assert!(long.contains(&Vector3::new(x, 0.0, 0.0)), "{x}");
+            assert!(!long.contains(&Vector3::new(x, 0.0, 1.0)), "beside {x}");
+        }
+        let short = find(Vector3::new(0.6, 0.3, 0.3));
+        assert!(!short.is_cut && short.contains(&Vector3::new(0.45, 0.0, 0.0)));
+        assert!(!short.contains(&Vector3::new(1.2, 0.0, 0.0)));
     }
 }

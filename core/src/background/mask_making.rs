@@ -264,6 +264,12 @@ fn write_masks(
         );
         warn(report, Warning::new("masks_doubtful", message), control);
     }
+    if agreed.as_ref().is_some_and(|agreed| agreed.is_cut) {
+        let message = "the object does not end within the space in which it is sought, far around the place at which the cameras \
+                       look: masks may be cut off. Look at the sheet of masks, and film the object from farther away and from \
+                       all around";
+        warn(report, Warning::new("object_cut_off", message), control);
+    }
     if pictures.keep_floor.is_some() && floor.is_none() {
         let message = "no surface was found on which the object stands: no floor is kept. Film it from higher up, on something \
                        with a texture";

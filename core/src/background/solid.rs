@@ -86,6 +86,17 @@ impl Grid {
         Some(index)
     }
 
+    /// Number of cells that are `inside` in the grid's outermost layers: on all its sides, but for the lower one where `below` is
+    /// false.
+    pub(super) fn at_border(&self, inside: &[bool], below: bool) -> usize {
+        let is_at_border = |cell: usize| {
+            let at = self.coordinates(cell);
+            let is_last = |k: usize| at[k] + 1 == self.count[k];
+            is_last(2) || (below && at[2] == 0) || (0..2).any(|k| at[k] == 0 || is_last(k))
+        };
+        inside.iter().enumerate().filter(|(cell, inside)| **inside && is_at_border(*cell)).count()
+    }
+
     fn coordinates(&self, cell: usize) -> [usize; 3] {
         let [a, b, _] = self.count;
         [cell % a, cell / a % b, cell / (a * b)]
@@ -279,6 +290,24 @@ mod tests {
         assert_eq!(grid.cell_at(&Vector3::new(0.0, -1.2, 0.0)), None);
         // The third direction is up: -y.
         assert!(grid.place(grid.level()).y < grid.place(0).y);
+    }
+
+    #[test]
+    fn what_reaches_the_border_is_counted_there() {
+        let grid = grid();
+        let count = |place: Vector3<f64>, below: bool| {
+            let mut inside = vec![false; grid.len()];
+            inside[grid.cell_at(&place).unwrap()] = true;
+            grid.at_border(&inside, below)
+        };
+        for side in [-0.95, 0.95] {
+            assert_eq!(count(Vector3::new(side, 0.05, 0.05), false), 1);
+            assert_eq!(count(Vector3::new(0.05, 0.05, side), false), 1);
+        }
+        assert_eq!(count(Vector3::new(0.05, -0.95, 0.05), false), 1, "above");
+        let lowest = Vector3::new(0.05, 0.95, 0.05);
+        assert_eq!((count(lowest, false), count(lowest, true)), (0, 1));
+        assert_eq!(count(Vector3::new(0.85, 0.05, 0.05), true), 0);
     }
 
     #[test]
