@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use libreconstruct::background::{MaskOptions, ObjectPoint, mask_dataset};
 use libreconstruct::masks::{mask_path, read_mask};
 use libreconstruct::video::Frames;
@@ -19,7 +19,7 @@ use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TableKi
 
 /// Films things on tables, makes masks of them and prints how close these are to the truth.
 ///
-/// The cases are in alphabetical order. What is tuned, is tuned on those in odd places; those in even places are the test.
+/// The cases of a kind are in alphabetical order. What is tuned, is tuned on those in odd places; those in even places are the test.
 #[derive(Parser)]
 struct Arguments {
     /// Folder for the films; those that are there are not made again
@@ -27,6 +27,9 @@ struct Arguments {
     /// The mask model
     #[arg(long)]
     mask_model: Option<PathBuf>,
+    /// Which films: each kind is a table of its own
+    #[arg(long, value_enum, default_value_t = Kind::Usual)]
+    kind: Kind,
     /// Others of the same kinds: each subject on another table, with other textures, seen from another path
     #[arg(long, default_value_t = 0)]
     shift: u32,
@@ -41,7 +44,7 @@ struct Arguments {
     #[arg(long)]
     case: Vec<String>,
     /// Judge real captures in this folder instead, by their masks in `tests/drawn_masks`; FOLDER is for what is made of them
-    #[arg(long, value_name = "CAPTURES", conflicts_with_all = ["shift", "train"])]
+    #[arg(long, value_name = "CAPTURES", conflicts_with_all = ["kind", "shift", "train"])]
     captures: Option<PathBuf>,
 }
 
@@ -51,7 +54,16 @@ impl Arguments {
     }
 }
 
-/// What stands on the table besides the subject, or how close the camera is.
+/// Films that are alike in what is hard about them.
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Things alone, between others, and so near that pictures cut them
+    Usual,
+    /// Things that others hide in some pictures, and such that are nearly as long as the camera's round is wide
+    Hard,
+}
+
+/// What stands on the table besides the subject or before it, or how close the camera is.
 #[derive(Clone, Copy, PartialEq)]
 enum Around {
     /// Nothing, in a room full of things.
@@ -62,15 +74,22 @@ enum Around {
     Neighbours,
     /// The camera is so close that pictures cut the subject: by this relative focal length.
     Cut(f64),
+    /// A bottle, a plant and a post between the camera and the table, each of which hides the subject in some neighbouring pictures.
+    /// The walk is filmed in this number of pictures.
+    Hidden(u32),
+    /// The camera goes close around the subject with a wide lens: half of its length is three quarters of the camera's distance.
+    Long,
 }
 
-/// The films by name; `shift` makes others of the same kinds: each subject on another table, other textures, another path.
-fn cases(shift: u32) -> Vec<(String, CaptureOptions)> {
-    use Around::{Bare, Cut, Neighbours, Room};
-    use SubjectKind::{Bricks, Dark, Plain, StillLife, Thin};
+/// The films of a kind by name; `shift` makes others like them: each subject on another table, other textures, another path.
+fn cases(kind: Kind, shift: u32) -> Vec<(String, CaptureOptions)> {
+    use Around::{Bare, Cut, Hidden, Long, Neighbours, Room};
+    use SubjectKind::{Bricks, Dark, Plain, StillLife, Thin, Train};
     use TableKind::{Blank, Cloth, Glossy, Ground, Oak};
     const TABLES: [TableKind; 5] = [Blank, Cloth, Glossy, Ground, Oak];
-    let films = [
+    /// How long the walk takes, seconds.
+    const DURATION: f64 = 6.25;
+    let usual = [
         (Blank, Bricks, Bare),
         (Blank, Dark, Room),
         (Blank, StillLife, Room),
@@ -88,33 +107,54 @@ fn cases(shift: u32) -> Vec<(String, CaptureOptions)> {
         (Oak, Bricks, Cut(2.3)),
         (Oak, Dark, Neighbours),
     ];
+    let hard = [
+        (Cloth, Bricks, Hidden(26)),
+        (Cloth, StillLife, Hidden(26)),
+        (Cloth, Train, Long),
+        (Ground, Bricks, Hidden(50)),
+        (Ground, StillLife, Hidden(50)),
+        (Ground, StillLife, Long),
+    ];
+    let (first, films) = match kind {
+        Kind::Usual => (21u32, usual.as_slice()),
+        Kind::Hard => (41, hard.as_slice()),
+    };
     let film = |(number, (table, subject, around)): (u32, (TableKind, SubjectKind, Around))| {
         let place = TABLES.iter().position(|t| *t == table).unwrap_or(0);
         let table = TABLES[(place + shift as usize) % TABLES.len()];
+        let frames = if let Hidden(frames) = around { frames } else { 26 };
         let options = CaptureOptions {
             seed: u64::from(number + 100 * shift),
             table,
             subject,
             neighbours: around == Neighbours,
+            occluders: matches!(around, Hidden(_)),
             plain_walls: around == Bare,
-            relative_focal: if let Cut(focal) = around { focal } else { 1.35 },
+            relative_focal: match around {
+                Cut(focal) => focal,
+                Long => 0.45,
+                _ => 1.35,
+            },
+            path_scale: if around == Long { 0.41 } else { 1.0 },
             width: 320,
             height: 240,
-            frames: 26,
-            frame_rate: 4.0,
+            frames,
+            frame_rate: f64::from(frames - 1) / DURATION,
             arc_degrees: 330.0,
             distortion: 0.0,
             ..CaptureOptions::default()
         };
         let how = match around {
-            Room => "",
-            Bare => "-bare",
-            Neighbours => "-neighbours",
-            Cut(_) => "-cut",
+            Room => String::new(),
+            Bare => "-bare".into(),
+            Neighbours => "-neighbours".into(),
+            Cut(_) => "-cut".into(),
+            Hidden(frames) => format!("-hidden-{frames}"),
+            Long => "-long".into(),
         };
         (format!("{table:?}-{subject:?}{how}").to_lowercase(), options)
     };
-    let mut cases: Vec<_> = (21..).zip(films).map(film).collect();
+    let mut cases: Vec<_> = (first..).zip(films.iter().copied()).map(film).collect();
     cases.sort_by(|a, b| a.0.cmp(&b.0));
     cases
 }
@@ -172,7 +212,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     let trained = if arguments.train.is_some() { "  opacity inside  object dB  of everything" } else { "" };
     println!("case                       half  overlap  lowest  boundary  wrong/50  agreement{trained}");
-    for (place, (name, options)) in (1..).zip(cases(arguments.shift)) {
+    for (place, (name, options)) in (1..).zip(cases(arguments.kind, arguments.shift)) {
         if !arguments.is_asked_for(&name) {
             continue;
         }

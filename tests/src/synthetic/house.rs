@@ -105,6 +105,7 @@ impl House {
             subject: SUBJECTS[number % SUBJECTS.len()],
             table: TABLES[number / 2 % TABLES.len()],
             neighbours: number % 2 == 1,
+            occluders: false,
             plain_walls: false,
             twin: false,
             turned: number % 2 == 1,

@@ -82,6 +82,13 @@ pub struct CaptureOptions {
     /// Whether things that are not the subject stand around it on the table.
     #[serde(default)]
     pub neighbours: bool,
+    /// Whether three upright things stand between the camera's path and the table, each of which hides the subject in some pictures.
+    #[serde(default)]
+    pub occluders: bool,
+    /// Size of the camera's path around the place at which it looks, over the usual one: small values go close around the
+    /// subject. It counts where the camera goes around one table.
+    #[serde(default = "unchanged")]
+    pub path_scale: f64,
     /// Part of the clip, at its end, in which the camera has turned away from the table; 0 for none.
     #[serde(default)]
     pub look_away: f64,
@@ -117,7 +124,7 @@ pub struct CaptureOptions {
     pub rooms: Option<u32>,
 }
 
-/// The zoom of a lens that does not.
+/// The factor of what is as usual.
 fn unchanged() -> f64 {
     1.0
 }
@@ -137,6 +144,8 @@ pub enum SubjectKind {
     Dark,
     /// Pale bricks with tools on them.
     Bricks,
+    /// A toy train, 1.12 m long and 11 cm wide.
+    Train,
 }
 
 /// What the subject stands on.
@@ -192,6 +201,8 @@ impl Default for CaptureOptions {
             subject: SubjectKind::StillLife,
             table: TableKind::Oak,
             neighbours: false,
+            occluders: false,
+            path_scale: unchanged(),
             look_away: 0.0,
             staging: Staging::Around,
             zoom: unchanged(),
@@ -239,6 +250,13 @@ impl CaptureOptions {
             return Err(Error::argument(format!(
                 "the camera looks away for {} of the clip: a part from 0 to below 1 is needed",
                 self.look_away
+            )));
+        }
+        if !(0.1..=1.0).contains(&self.path_scale) || (self.occluders && self.path_scale != 1.0) {
+            return Err(Error::argument(format!(
+                "a path {} times as wide as usual: 0.1 to 1 can be filmed, and only 1 where things \
+                 stand between it and the table",
+                self.path_scale
             )));
         }
         if let Some(rooms) = self.rooms.filter(|&n| n != 1 && (n == 0 || !n.is_multiple_of(2) || n > 200)) {

@@ -13,12 +13,15 @@ pub(super) struct CameraPath {
     duration: f64,
     arc: f64,
     look_away: f64,
+    scale: f64,
     staging: Staging,
     /// Through the rooms of a house, if there are several.
     rounds: Option<Rounds>,
     seed: u64,
 }
 
+/// Where the camera looks on its way around the table, but for the wobble.
+const FOCUS: Vector3<f64> = Vector3::new(0.0, -0.86, 0.0);
 /// How far the camera turns away from the table, and in which part of the clip.
 const TURN: f64 = 100.0 * std::f64::consts::PI / 180.0;
 const TURNING: f64 = 0.15;
@@ -31,6 +34,7 @@ impl CameraPath {
             duration,
             arc,
             look_away: options.look_away,
+            scale: options.path_scale,
             staging: options.staging,
             rounds: options.rooms.map(Rounds::new),
             seed: options.seed,
@@ -77,7 +81,7 @@ impl CameraPath {
         let position = Vector3::new(radius * angle.sin(), -height, -radius * angle.cos());
         let target = Vector3::new(
             0.07 * self.wobble(2, time),
-            -0.86 + 0.05 * self.wobble(3, time),
+            FOCUS.y + 0.05 * self.wobble(3, time),
             0.07 * self.wobble(4, time),
         );
         let target = match self.look_away {
@@ -88,7 +92,9 @@ impl CameraPath {
                 position + UnitQuaternion::from_axis_angle(&Vector3::y_axis(), angle) * (target - position)
             }
         };
-        self.held(&position, &target, time)
+        // Exactly what it was where the path is as wide as usual.
+        let scaled = |place: Vector3<f64>| place + (self.scale - 1.0) * (place - FOCUS);
+        self.held(&scaled(position), &scaled(target), time)
     }
 
     /// As a person holds the camera who goes through a house and looks a little down.

@@ -29,6 +29,8 @@ pub(super) struct Room {
     pub(super) table: TableKind,
     /// Whether things that are not the subject stand around it on the table.
     pub(super) neighbours: bool,
+    /// Whether things stand between the camera's path and the table.
+    pub(super) occluders: bool,
     /// Walls of one colour, and no furniture but the table.
     pub(super) plain_walls: bool,
     /// Half of everything stands there twice, the second time turned by half a turn.
@@ -180,6 +182,9 @@ impl Room {
         if self.neighbours {
             things.extend(self.neighbours());
         }
+        if self.occluders {
+            things.extend(self.occluders());
+        }
         things
     }
 
@@ -227,6 +232,39 @@ impl Room {
         ]
     }
 
+    /// A bottle, a plant and a post half way between the subject and the camera, beside the table. They hide all of the subject's
+    /// height: they are as high as the camera goes.
+    fn occluders(&self) -> Vec<Vec<Surface>> {
+        /// Where they end, metres above the floor.
+        const TOP: f64 = 1.6;
+        /// Radius of the plant, a stack of balls, metres.
+        const PLANT: f64 = 0.12;
+        let s = self.seed * 1000 + 450;
+        let glaze = glossy(&texture::ceramic(s), 1.0, 3.0, 0.1);
+        let leaves = matte(&texture::granite(s + 1, [0.3, 0.5, 0.2]), 1.0, 1.0);
+        let paint = matte(&texture::cloth(s + 2, [0.6, 0.45, 0.3]), 1.0, 8.0);
+        let foot = if self.table == TableKind::Ground { TABLE } else { 0.0 };
+        let height = TOP + foot;
+        // Angles are those of the camera's path: from -z towards +x.
+        let at = |degrees: f64, distance: f64| {
+            let (sin, cos) = degrees.to_radians().sin_cos();
+            Vec3::new(distance * sin, foot, -distance * cos)
+        };
+        let bottle = [(0.0, 0.1), (height - 0.2, 0.1), (height - 0.12, 0.05), (height, 0.05)];
+        let plant = (0..(height / 0.17).ceil() as u32).flat_map(|k| {
+            let turn = 2.4 * f64::from(k);
+            let aside = 0.02 * Vec3::new(turn.sin(), 0.0, turn.cos());
+            let up = Vec3::new(0.0, PLANT + 0.17 * f64::from(k) - height, 0.0);
+            let radius = PLANT - 0.015 * f64::from(k % 2);
+            ball(at(36.0, 0.75) + aside + up, Vec3::repeat(radius), &leaves, Subject::No)
+        });
+        vec![
+            turned(at(-28.0, 0.74), &bottle, &glaze, Subject::No),
+            plant.collect(),
+            cuboid(at(-155.0, 0.75), Vec3::new(0.17, height, 0.17), 0.4, &paint, Subject::No),
+        ]
+    }
+
     fn things_on_the_table(&self) -> Vec<Vec<Surface>> {
         match self.subject {
             SubjectKind::StillLife => self.still_life(),
@@ -234,6 +272,7 @@ impl Room {
             SubjectKind::Dark => figure([0.11, 0.1, 0.1]),
             SubjectKind::Thin => self.candlestick(),
             SubjectKind::Bricks => self.bricks_with_tools(),
+            SubjectKind::Train => self.train(),
         }
     }
 
@@ -279,6 +318,31 @@ impl Room {
                 things.push(turned(top, &[(0.0, 0.01), (0.13, 0.01)], &wax, Subject::Yes));
             }
         }
+        things
+    }
+
+    /// Three wagons and an engine on one base, along the table.
+    fn train(&self) -> Vec<Vec<Surface>> {
+        const TURN: f64 = 0.1;
+        let s = self.seed * 1000 + 160;
+        let iron = matte(&texture::granite(s, [0.3, 0.3, 0.32]), 8.0, 1.0);
+        let (sin, cos) = TURN.sin_cos();
+        let at = |along: f64, height: f64| on_table(along * cos, along * sin, height);
+        let mut things = vec![cuboid(at(0.0, 0.0), Vec3::new(1.12, 0.04, 0.1), TURN, &iron, Subject::Yes)];
+        let bodies = [
+            (-0.42, 0.26, 0.13),
+            (-0.14, 0.26, 0.1),
+            (0.14, 0.26, 0.14),
+            (0.35, 0.12, 0.2),
+            (0.48, 0.14, 0.11),
+        ];
+        for (k, (along, length, height)) in (0u64..).zip(bodies) {
+            let colour: [f32; 3] = std::array::from_fn(|i| 0.25 + 0.5 * uniform(s, 10 * k + i as u64) as f32);
+            let paint = matte(&texture::cloth(s + 1 + k, colour), 1.0, 1.0);
+            things.push(cuboid(at(along, 0.04), Vec3::new(length, height, 0.11), TURN, &paint, Subject::Yes));
+        }
+        let chimney = [(0.0, 0.02), (0.06, 0.02), (0.09, 0.03)];
+        things.push(turned(at(0.5, 0.15), &chimney, &iron, Subject::Yes));
         things
     }
 
@@ -636,6 +700,7 @@ mod tests {
             subject: SubjectKind::StillLife,
             table: TableKind::Oak,
             neighbours: false,
+            occluders: false,
             plain_walls: false,
             twin: false,
             turned: false,

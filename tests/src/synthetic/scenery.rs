@@ -22,7 +22,8 @@ pub struct Scenery {
 }
 
 impl Scenery {
-    /// Builds and lights what `options` say: their seed, subject, table, neighbours, tags, staging, walls, twin and rooms decide.
+    /// Builds and lights what `options` say: their seed, subject, table, neighbours, occluders, tags, staging, walls, twin and rooms
+    /// decide.
     pub fn build(options: &CaptureOptions) -> Arc<Self> {
         let room = Room {
             seed: options.seed,
@@ -30,6 +31,7 @@ impl Scenery {
             subject: options.subject,
             table: options.table,
             neighbours: options.neighbours,
+            occluders: options.occluders,
             plain_walls: options.plain_walls,
             twin: options.twin,
             turned: false,
