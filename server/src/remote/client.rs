@@ -259,6 +259,13 @@ impl Client {
             let pause = match status {
                 // The server may still be at the submission whose answer was lost, to this process or to the one before.
                 StatusCode::CONFLICT if is_repeatable => Some(backoff(attempt)),
+                // It is there, and finds that it is asked too often.
+                StatusCode::SERVICE_UNAVAILABLE
+                    if repeat == Repeat::Never && asked.is_some_and(|asked| !asked.is_zero()) =>
+                {
+                    let why = self.refused(answer).await;
+                    return Err(Error::new(ErrorKind::TooManyRequests, why.message().to_owned()));
+                }
                 // Of these a conflict is with something that has to end first: the server says when.
                 StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
                     if asked.is_some_and(|asked| !asked.is_zero()) && repeat != Repeat::Never =>
@@ -574,6 +581,14 @@ mod tests {
         assert_eq!(told.try_iter().collect::<Vec<_>>(), ["127.0.0.1 is busy and asks to wait for 60 s"]);
         // Who asks again soon is told at once.
         assert_eq!(client.look("jobs/").await.unwrap_err().kind(), ErrorKind::TooManyRequests);
+        // A server that is at a limit of its own is not away either.
+        let url = slow_server(
+            1,
+            4096,
+            b"HTTP/1.1 503 Busy\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await;
+        assert_eq!(impatient(&url).look("jobs/").await.unwrap_err().kind(), ErrorKind::TooManyRequests);
         let url = slow_server(
             1,
             4096,
