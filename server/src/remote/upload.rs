@@ -75,6 +75,8 @@ pub(crate) async fn submit(
     let repeat = if can_be_cut { Repeat::UnlessSlow } else { Repeat::Patiently };
     match send_whole(client, video, &begun, &needed, repeat, shown).await {
         Err(error) if can_be_cut && error.kind() == ErrorKind::DeadlineExceeded => {
+            // Not whole once more.
+            begun.pieces.insert(0, 0);
             return go_on(client, video, begun, options, &notes, shown).await;
         }
         sent => sent?,
