@@ -168,6 +168,8 @@ class Client(Service):
                     away = None
                     pause = min(1.5 * pause, longest)
                 except RateLimitedError:
+                    # It is there.
+                    away = None
                     doubled = max(self._poll_seconds, min(2 * doubled, _LONGEST_OF_MANY))
                     pause = longest = max(self._poll_seconds, share * doubled)
                 except ServerConnectionError:

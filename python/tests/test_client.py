@@ -196,6 +196,14 @@ def test_who_waits_and_asks_too_often_asks_less_often(monkeypatch):
     assert len(pauses) == 31 and 2.8 <= pauses[1] <= 4 and 21 <= pauses[-1] <= 30 and pauses[1:] == pytest.approx(sorted(pauses[1:]))
 
 
+def test_a_server_that_finds_itself_asked_too_often_is_not_away(monkeypatch):
+    busy = Busy(Clock(), monkeypatch)
+    busy.answers = [WAITING, (502, {}, b""), *[(429, {"Retry-After": "1"}, b"")] * 40, (502, {}, b"")]
+    with small_server(busy) as url, lr.Client(url, "key") as client:
+        assert client.job("some id").wait().is_done
+    assert busy.clock.now > 600
+
+
 @pytest.mark.parametrize("seconds", [300, 900])
 def test_who_waits_bears_a_server_that_is_away(seconds, monkeypatch):
     busy = Busy(Clock(), monkeypatch)

@@ -146,7 +146,11 @@ pub(super) async fn wait(
                     _ => pauses.usual(),
                 }
             }
-            Err(error) if has_answered && error.kind() == ErrorKind::TooManyRequests => pauses.longer(),
+            Err(error) if has_answered && error.kind() == ErrorKind::TooManyRequests => {
+                // It is there.
+                failures = 0;
+                pauses.longer()
+            }
             Err(error) if has_answered && error.kind() == ErrorKind::Io => {
                 if failures == 0 {
                     away_since = Instant::now();
