@@ -148,6 +148,8 @@ class Client(Service):
         return _Download(self._http, path)
 
     def _watch(self, job_id: str) -> Watch:
+        from ._http import tell
+
         # Soon at first: short jobs should not seem long.
         pause = min(0.25, self._poll_seconds)
         longest, doubled = self._poll_seconds, self._poll_seconds
@@ -172,8 +174,10 @@ class Client(Service):
                     away = None
                     doubled = max(self._poll_seconds, min(2 * doubled, _LONGEST_OF_MANY))
                     pause = longest = max(self._poll_seconds, share * doubled)
-                except ServerConnectionError:
-                    away = time.monotonic() if away is None else away
+                except ServerConnectionError as error:
+                    if away is None:
+                        away = time.monotonic()
+                        tell(f"{error.message}; job {job_id} goes on")
                     if time.monotonic() - away >= _AWAY:
                         raise
                     pause = min(1.5 * pause, longest)

@@ -185,7 +185,8 @@ class Http:
 
         Answers of 400 and above become exceptions, but for `done` after an answer was lost: with this status the server refuses
         what it has done already. So does a redirect, unless the caller looks at `redirects` itself: nothing was done then.
-        `once`: nothing is tried again, since the caller will ask again soon.
+        `once`: nothing is tried again, since the caller will ask again soon; a server that fails, however it does, is a
+        `ServerConnectionError` then.
         """
         address = urlsplit(url)
         target = address._replace(scheme="", netloc="", fragment="").geturl() or "/"
@@ -228,11 +229,11 @@ class Http:
                 if retries == 0 or waited > self._longest_wait:
                     raise refused(answer)
                 if asked >= _TOLD_FROM:
-                    _tell(f"{address.netloc} is busy and asks to wait for {asked:.0f} s")
+                    tell(f"{address.netloc} is busy and asks to wait for {asked:.0f} s")
                 time.sleep(asked)
                 continue
             if attempt >= retries or not (at_work or response.status in (429, 502, 503, 504)):
-                raise refused(answer)
+                raise _failed(answer) if once else refused(answer)
             attempt += 1
             time.sleep(_backoff(attempt))
 
@@ -298,7 +299,7 @@ def _trust(ca_file: str | None) -> ssl.SSLContext:
         raise from_kind(slug, f"cannot read ca_file {ca_file}: {error.strerror}") from error
 
 
-def _tell(why: str) -> None:
+def tell(why: str) -> None:
     """Says why something takes longer: on standard error, unless the program has told `logging` otherwise."""
     # It takes a while to import, and few need it.
     import logging
@@ -349,6 +350,14 @@ def _is_of_body(error: Exception, body: object) -> bool:
 
 def _broken(host: str, error: Exception) -> ServerConnectionError:
     return ServerConnectionError(f"the connection to {host} failed: {error or type(error).__name__}", slug="io")
+
+
+def _failed(answer: Answer) -> ReconstructError:
+    """The exception of an answer of 400 or above, for who will ask again: a server that fails may be well by then."""
+    error = refused(answer)
+    if answer.status < 500 or answer.status in (501, 507) or isinstance(error, RateLimitedError):
+        return error
+    return ServerConnectionError(error.message, slug="io")
 
 
 def refused(answer: Answer) -> ReconstructError:

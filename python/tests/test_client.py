@@ -205,9 +205,10 @@ def test_a_server_that_finds_itself_asked_too_often_is_not_away(monkeypatch):
 
 
 @pytest.mark.parametrize("seconds", [300, 900])
-def test_who_waits_bears_a_server_that_is_away(seconds, monkeypatch):
+@pytest.mark.parametrize("status", [500, 502])
+def test_who_waits_bears_a_server_that_is_away(status, seconds, monkeypatch, caplog):
     busy = Busy(Clock(), monkeypatch)
-    busy.answers = [WAITING] + [(502, {}, b"")] * (seconds // 2)
+    busy.answers = [WAITING] + [(status, {}, b"")] * (seconds // 2)
     with small_server(busy) as url, lr.Client(url, "key") as client:
         if seconds < 600:
             assert client.job("some id").wait().is_done
@@ -215,6 +216,7 @@ def test_who_waits_bears_a_server_that_is_away(seconds, monkeypatch):
             with pytest.raises(lr.ServerConnectionError):
                 client.job("some id").wait()
             assert 600 <= busy.clock.now < 620
+    assert caplog.text.count(f"the server answers {status}; job some id goes on") == 1
 
 
 def test_a_full_disk_of_the_server_is_a_storage_error():
