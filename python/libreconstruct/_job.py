@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, Union
 
 from . import _html, _native
 from ._camera import Camera
-from ._errors import ConflictError, InvalidInputError, NotFoundError, from_kind, job_failed, need
+from ._errors import ConflictError, InvalidInputError, NotFoundError, RateLimitedError, ServerConnectionError, from_kind, job_failed, need
 from ._files import PathLike, write_whole
 from ._progress import Bar, Progress, ProgressOption
 
@@ -153,7 +153,12 @@ class Job:
                     left = 10.0 if end is None else min(10.0, end - time.monotonic())
                     if left <= 0:
                         # Its end may have come since it was last asked for.
-                        if self.refresh().is_done:
+                        try:
+                            self._fields = self._service._look(self.job_id)
+                        except (RateLimitedError, ServerConnectionError):
+                            # It could not be asked for, and there is no time left to ask again.
+                            pass
+                        if self.is_done:
                             break
                         raise from_kind("deadline_exceeded", f"job {self.job_id} is not done after {timeout} s: {self.status}")
                     self._fields = watch(self.fields, left)
@@ -480,6 +485,10 @@ class Service(Closable):
 
     @abstractmethod
     def _get(self, job_id: str) -> Mapping[str, Any]: ...
+
+    def _look(self, job_id: str) -> Mapping[str, Any]:
+        """As `_get`, without patience."""
+        return self._get(job_id)
 
     @abstractmethod
     def _page(self, limit: int | None, cursor: str | None, status: str | None, public: bool | None) -> IdPage: ...

@@ -219,6 +219,17 @@ def test_who_waits_bears_a_server_that_is_away(status, seconds, monkeypatch, cap
     assert caplog.text.count(f"the server answers {status}; job some id goes on") == 1
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+def test_a_wait_ends_in_time_whatever_the_server_answers(status, monkeypatch):
+    busy = Busy(Clock(), monkeypatch)
+    busy.answers = [WAITING] + [(status, {"Retry-After": "100"} if status in (429, 503) else {}, b"")] * 100
+    with small_server(busy) as url, lr.Client(url, "key") as client:
+        job = client.job("some id")
+        with pytest.raises(lr.DeadlineError):
+            job.wait(30)
+    assert busy.clock.now == pytest.approx(30)
+
+
 def test_a_full_disk_of_the_server_is_a_storage_error():
     answer = types.SimpleNamespace(status=507, body=b'{"error": "Insufficient storage"}', headers={})
     error = refused(answer)
