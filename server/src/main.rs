@@ -123,7 +123,7 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
                 return a.run(global, &cancel).map(done);
             }
             Command::Submit(a) => {
-                stop_on_interrupt(cancel.clone(), "what was sent is kept; a submitted job goes on")?;
+                stop_on_interrupt(cancel.clone(), "sent blocks are kept; a submitted job goes on")?;
                 return a.run(global, &cancel).map(done);
             }
             Command::Status(a) => {
