@@ -417,6 +417,23 @@ def test_a_slow_line_gets_less_at_a_time(tmp_path, size):
     assert sum(len(body) > MIB // 4 for _, body in puts) == 1
 
 
+class TooSlow(Slow):
+    """The address has expired when the blocks come."""
+
+    def respond(self, handler, path: str) -> None:
+        if "comp=block" in path:
+            handler.answer(403, b'{"error": "The address has expired"}')
+        else:
+            super().respond(handler, path)
+
+
+def test_who_has_too_slow_a_line_is_told_how_fast_it_must_be(tmp_path):
+    video = tmp_path / "a.mp4"
+    video.write_bytes(os.urandom(4 * MIB + 5))
+    command = Command(TooSlow().url, Foreign.KEY.removeprefix("Api-Key "), tmp_path)
+    assert "below 8 KiB a second" in command.refused("submit", video, code=6, says="Too slow")
+
+
 def test_a_submission_that_was_cut_off_is_not_made_twice(fresh, command, flat):
     """A small video, too: all of it is there, and the command is killed while it submits."""
     process = command.start("submit", flat)

@@ -23,6 +23,8 @@ use crate::ui;
 /// is not there yet (for two hours), and the same video is not submitted twice, until the job's id was printed. Any server of the
 /// interface will do, also one that keeps videos in a cloud storage.
 ///
+/// Below 8 KiB a second a line is too slow for a video that does not get through within two hours.
+///
 /// A server that is busy is given the time that it asks for, up to five minutes; one that is away while a job is waited for, ten.
 ///
 /// The key is never an argument, which others on this machine could see: it is in RECONSTRUCT_API_KEY or in a file.
