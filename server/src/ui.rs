@@ -1,10 +1,10 @@
 //! What a person or a program sees while work runs: bars on a terminal, plain lines elsewhere, JSON lines for machines.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle, WeakProgressBar};
 use libreconstruct::{CancelToken, Control, Event, Stage};
 
 /// How to show progress.
@@ -39,6 +39,9 @@ struct Shown {
     last_line: Instant,
 }
 
+/// The bar of a transfer or of a server's job that was shown last: what is said meanwhile must not be written into it.
+static LAST_BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
 /// A [`Control`] that shows its events in `mode` and is cancelled by `cancel`.
 pub(crate) fn control(mode: Mode, cancel: CancelToken) -> Control {
     let shown = Mutex::new(Shown { stage: None, step: String::new(), bar: None, last_line: Instant::now() });
@@ -69,7 +72,7 @@ pub(crate) fn bytes(mode: Mode, what: &'static str) -> impl FnMut(u64, u64) {
                     "{prefix:>8} [{bar:30}] {percent:>3}% {bytes} of {total_bytes}, {eta} left",
                 )
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
-                ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(what)
+                remembered(ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(what))
             });
             bar.set_length(total);
             bar.set_position(done);
@@ -92,12 +95,25 @@ pub(crate) fn bytes(mode: Mode, what: &'static str) -> impl FnMut(u64, u64) {
     }
 }
 
+/// The bar, which is the last one from now on.
+fn remembered(bar: ProgressBar) -> ProgressBar {
+    *LAST_BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
+    bar
+}
+
 /// Says in `mode` why something takes longer.
 pub(crate) fn waiting(mode: Mode, why: &str) {
     match mode {
         Mode::Quiet => {}
         Mode::Json => print_json(&serde_json::json!({ "event": "waiting", "message": why })),
-        Mode::Bar | Mode::Lines => eprintln!("waiting: {why}"),
+        Mode::Lines => eprintln!("waiting: {why}"),
+        Mode::Bar => {
+            let last = LAST_BAR.lock().unwrap_or_else(PoisonError::into_inner);
+            match last.as_ref().and_then(WeakProgressBar::upgrade) {
+                Some(bar) => bar.println(format!("waiting: {why}")),
+                None => eprintln!("waiting: {why}"),
+            }
+        }
     }
 }
 
@@ -118,7 +134,7 @@ pub(crate) fn job(mode: Mode) -> impl FnMut(&serde_json::Value) {
                 let bar = bar.get_or_insert_with(|| {
                     let style = ProgressStyle::with_template("[{bar:30}] {percent:>3}% {msg}, {elapsed}")
                         .unwrap_or_else(|_| ProgressStyle::default_bar());
-                    let bar = ProgressBar::new(100).with_style(style.progress_chars("=> "));
+                    let bar = remembered(ProgressBar::new(100).with_style(style.progress_chars("=> ")));
                     bar.enable_steady_tick(Duration::from_secs(1));
                     bar
                 });
