@@ -231,10 +231,14 @@ impl Search<'_> {
             }
             let colours = learn(self.views, &shown, options);
             odds = self.odds(turn + 1, |view, pixel, scene| {
+                if shown[view][pixel] == Shown::Hidden {
+                    // By a thing whose depth is known: of what is before that, the pixel says what it said.
+                    let from = self.hidden_from.get(view).and_then(|from| from.get(pixel));
+                    return from.is_some_and(|from| from.is_finite()).then_some(0.0);
+                }
                 let left = 1.0 - (1.0 - options.beside_scene) * (scene.abs() / 3.0).min(1.0);
                 let colour = colours.of_pixel(self.views[view].colours[pixel]);
-                let seen = shown[view][pixel] != Shown::Hidden;
-                seen.then_some(left * colour.clamp(-options.colours, options.colours))
+                Some(left * colour.clamp(-options.colours, options.colours))
             });
         }
         let told = odds;
@@ -247,6 +251,8 @@ impl Search<'_> {
             .map(|(view, shown)| hidden(view, shown, options.beside_hidden))
             .collect();
         let determined = self.determined(&grid, &told, &saliency);
+        // In the first turn it may have had a tail that it lost since.
+        let is_cut = is_cut && self.reaches_border(&grid, &object);
         Consensus { odds, others, hidden, agreement, determined, is_cut, grid, object }
     }
 
@@ -277,10 +283,15 @@ impl Search<'_> {
         let saliency = self.ask_network(&grid);
         // Stricter than in the first turn, in which half of the views may contradict: a solid reaches far towards the cameras, then.
         let object = self.solid(FINE_TURN, &grid, odds, &saliency, &self.asked).object;
+        let is_cut = self.reaches_border(&grid, &object);
+        FirstGrid { grid, saliency, is_cut }
+    }
+
+    /// Whether the object seems to go on beyond the cells.
+    fn reaches_border(&self, grid: &Grid, object: &[bool]) -> bool {
         // Below the object the views of a ring show it, too. On a plane there is nothing below.
         let below = self.plane.is_some_and(|plane| !plane.is_wall);
-        let is_cut = grid.at_border(&object, below) >= self.options.at_border;
-        FirstGrid { grid, saliency, is_cut }
+        grid.at_border(object, below) >= self.options.at_border
     }
 
     /// Size of a pixel at the distance of the focus, world units.
@@ -400,6 +411,8 @@ fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &Seen<'_>) ->
         (true, false) => Shown::Object,
         (true, true) => Shown::Hidden,
         (false, true) => Shown::Other,
+        // It hides at least what is farther than itself: the ground, if that is kept.
+        (false, false) if view.is_hidden(k, f32::MAX) => Shown::Other,
         (false, false) => Shown::Nothing,
     };
     object.iter().zip(&other).enumerate().map(pixel).collect()

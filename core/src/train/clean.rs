@@ -87,7 +87,7 @@ pub(super) fn floaters(
         rasteriser.sort()?;
         rasteriser.rasterise(BLACK)?;
         if let Some(hidden) = &picture.hidden {
-            // What is there is not known: nothing is the worse for it.
+            // What is there is not known: nothing counts as wrong, and so nothing as a floater, for what is seen there.
             let rendering = rasteriser.rendering()?;
             for ((truth, shown), hidden) in truth.iter_mut().zip(&rendering.rgba).zip(hidden) {
                 if *hidden {

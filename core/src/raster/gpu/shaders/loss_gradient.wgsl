@@ -149,7 +149,9 @@ fn put_gradient(pixel: Compared, by_exposed: vec3f, rows: mat3x4f, count: f32) {
     // what offset alpha brings, is added to the gradient by alpha.
     let by_alpha = dot(by_exposed, vec3f(rows[0].w, rows[1].w, rows[2].w))
         + dot(by_shown - by_exposed, background.xyz);
-    gradient[pixel.at] = vec4f(by_shown, by_alpha + loss.alpha_weight * sign(alpha_error) / count);
+    // Exactly nothing where nothing is known, however the difference is rounded.
+    let by_error = select(loss.alpha_weight * sign(alpha_error) / count, 0.0, pixel.hidden);
+    gradient[pixel.at] = vec4f(by_shown, by_alpha + by_error);
     let difference = abs(pixel.exposed - pixel.wanted);
     pixels[pixel.at].y = bitcast<u32>((difference.x + difference.y + difference.z) / 3.0);
 }
