@@ -111,9 +111,20 @@ fn pictures_of_another_place_and_models_of_other_pictures_are_refused() {
         let found = poses_in_memory(&at(input), &at("new"), &wanted, options, &control);
         found.map(|found| found.report.registered).unwrap_err()
     };
-    let error = in_memory("elsewhere", &add_to);
-    assert_eq!(error.kind(), ErrorKind::PartialReconstruction, "{error}");
-    assert!(error.message().contains("none of the 8 new frames"), "{error}");
+    let sparse = at("earlier/sparse");
+    let mut base = SparseModel::read(&sparse).unwrap();
+    for lacks_a_frame in [false, true] {
+        if lacks_a_frame {
+            // That it finds its place now makes it no new one. Points are found anew.
+            assert!(base.images.remove(&6).is_some());
+            base.images.values_mut().for_each(|image| image.points2d.clear());
+            base.points.clear();
+            base.write_binary(&sparse).unwrap();
+        }
+        let error = in_memory("elsewhere", &add_to);
+        assert_eq!(error.kind(), ErrorKind::PartialReconstruction, "{error}");
+        assert!(error.message().contains("none of the 8 new frames"), "{error}");
+    }
 
     // A model without the frames it was made of.
     fs::create_dir(at("alone")).unwrap();

@@ -226,7 +226,9 @@ fn solve_poses(
 ) -> Result<Reconstruction> {
     let base = options.add_to.as_ref().map(|earlier| SparseModel::read(&earlier.join(files::SPARSE)));
     let base = base.transpose()?;
-    let given = Given { tags, base: base.as_ref(), keep_in, ..Given::default() };
+    // All frames are at hand: of the earlier result the model is enough, if need be.
+    let earlier = options.add_to.as_ref().and_then(|earlier| Frames::load(&earlier.join(files::FRAMES)).ok());
+    let given = Given { tags, base: base.as_ref(), earlier: earlier.as_ref(), keep_in, ..Given::default() };
     sfm::reconstruct_given(frames, &given, &options.sfm, control).map(|(found, _)| found)
 }
 

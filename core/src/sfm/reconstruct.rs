@@ -9,7 +9,7 @@ mod several_cameras;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::camera::{Camera, Pose, SparseModel};
+use crate::camera::{Camera, SparseModel};
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiducial::{Tags, detect_tags};
@@ -106,8 +106,11 @@ pub fn reconstruct_object(
 /// with its unit of length unless tags give metres.
 ///
 /// The first frames are not mapped again, unless the model contradicts what the new ones show: features are extracted and matched, the
-/// poses and lenses of `base` are where the adjustment begins. With the tags that [`crate::fiducial::detect_tags`] found in
-/// the frames, if there are any.
+/// poses and lenses of `base` are where the adjustment begins. New frames that find no place are no such contradiction. With the tags
+/// that [`crate::fiducial::detect_tags`] found in the frames, if there are any.
+///
+/// Frames that `base` had left out may find their place now, but are not new. Which these are, [`Given::earlier`] tells. Here the cameras
+/// do: new are the frames by cameras that made no image of `base`, or, if there are none, all that have no image in it.
 ///
 /// # Errors
 /// As for [`reconstruct`]; [`ErrorKind::InvalidArgument`] if `base` is not of these frames, or of 360° pictures;
@@ -133,6 +136,8 @@ pub struct Given<'a> {
     pub object: Option<ObjectMasks<'a>>,
     /// As for [`add_to_model`].
     pub base: Option<&'a SparseModel>,
+    /// The frames that `base` was made of, those that it left out, too: all others are new. Their names alone count.
+    pub earlier: Option<&'a Frames>,
     /// A folder in which features, matches and verified pairs are kept as soon as they are found. A run that was stopped goes on from
     /// them when it is started again with the same folder; its result is that of a run that was never stopped, to the bit. What is
     /// of other pictures or options, of another version, or torn is found anew. About a megabyte a frame; the folder is the
@@ -162,9 +167,9 @@ fn run(
 ) -> Result<(Reconstruction, Option<Error>)> {
     options.validate()?;
     gate::check_frames(frames)?;
-    let &Given { tags, object, base, keep_in } = given;
+    let &Given { tags, object, base, earlier, keep_in } = given;
     let object = object.filter(|_| base.is_none());
-    let base = base.map(|model| Base::of(model, frames)).transpose()?;
+    let base = base.map(|model| Base::of(model, frames, earlier)).transpose()?;
     if let Some(tags) = tags {
         check_tags(tags, frames, options)?;
     }
@@ -371,8 +376,8 @@ struct Reconstructor<'a> {
     known_focals: Vec<Option<f64>>,
     /// That EXIF names another one, which is not believed.
     about_focal: Option<Warning>,
-    /// By image: its pose in the model that is added to, if there is one, whose world stays.
-    base: Option<Vec<Option<Pose>>>,
+    /// The model that is added to, if there is one, whose world stays.
+    base: Option<&'a Base<'a>>,
 }
 
 /// A map and what is thought of it.

@@ -116,8 +116,8 @@ impl Reconstructor<'_> {
         watch.lap("verdict");
         // Not before: it is no doubt about the map, by which maps are compared.
         report.warnings.extend(self.about_focal.clone());
-        let scale = match &self.base {
-            Some(base) => move_onto(&mut map, base, metres),
+        let scale = match self.base {
+            Some(base) => move_onto(&mut map, &base.poses, metres),
             None => normalise(&mut map, self.frames, metres),
         };
         let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);

@@ -125,14 +125,18 @@ impl Reconstructor<'_> {
         self.leave_out_unsure(&mut map);
         let mut best = self.candidate(map, method, &all, &graph, &mut attempts);
         watch.lap("other cameras");
+        if let Some(base) = self.base {
+            base.check_placed(|i| best.map.poses[i].is_some())?;
+        }
         // Pictures that joined one by one may have taken one place for another. Now that the lenses are known, all may be mapped
         // as one camera's are.
-        if !best.verdict.as_ref().is_ok_and(Vec::is_empty) {
+        if self.is_to_be_mapped_anew(&best) {
             log::debug!("one by one: {:?}", best.verdict);
             let mut other = self.map(&graph, &mut attempts, watch, control)?;
             self.leave_out_unsure(&mut other.map);
             other = self.candidate(other.map, other.report.method, &all, &graph, &mut attempts);
-            if self.is_better(&other, &best) {
+            let is_of_base = self.base.is_none_or(|base| base.is_in(&other.map.poses));
+            if is_of_base && self.is_better(&other, &best) {
                 best = other;
             }
         }
