@@ -19,11 +19,12 @@ use super::map::{Keypoints, Map};
 use super::report::{FrameRange, SfmReport, ranges};
 use super::rig::Rig;
 use super::two_view::TwoViewGeometry;
+use super::wide_pairs::{share_of, wide_pairs};
 use crate::statistics::quantile;
 
 /// A frame with fewer features shows too little.
 const FEW_FEATURES: usize = 100;
-/// Pairs explained by a turn on the spot: from this fraction on nothing can be seen of depth.
+/// Fraction of the capture that a turn on the spot explains ([`rotation_only_pairs`]), from which nothing can be seen of depth.
 const ROTATION_ONLY: f64 = 0.85;
 /// Where frames cannot be placed and at least this fraction is such pairs, they are the reason.
 const OFTEN_ROTATION_ONLY: f64 = 0.3;
@@ -121,33 +122,29 @@ pub(crate) fn check_features(features: &[Features], frames: &Frames) -> Result<(
     Ok(())
 }
 
-/// Fraction of the verified pairs that a camera turning on the spot (or standing still) would explain.
+/// Fraction of the capture that a camera turning on the spot (or standing still) would explain: of the wide pairs of each image
+/// ([`wide_pairs`]), on average over all images that are in a verified pair.
 ///
 /// Such pairs are homographies `K R K^-1`. The focal length is not known here, nor can it be found where it does not
-/// matter, so the one that explains most pairs counts.
+/// matter, so the one that explains most counts.
 pub(crate) fn rotation_only_pairs<'a>(
     pairs: impl IntoIterator<Item = &'a TwoViewGeometry>,
     camera: &Camera,
 ) -> f64 {
-    let pairs: Vec<&TwoViewGeometry> = pairs.into_iter().collect();
-    let verified = pairs.iter().filter(|p| !p.inliers.is_empty()).count();
-    if verified == 0 {
-        return 0.0;
-    }
+    let wide = wide_pairs(pairs, camera);
     let centre = camera.principal_point();
     let side = f64::from(camera.width.max(camera.height));
-    let homographies: Vec<&Matrix3<f64>> = pairs
-        .iter()
-        .filter(|p| p.homography_inliers as f64 >= HOMOGRAPHY_RATIO * p.inliers.len() as f64)
-        .filter_map(|p| p.homography.as_ref())
-        .collect();
     let explained = |focal: f64| {
         let k = calibration_matrix(focal, &centre);
-        let Some(inverse) = k.try_inverse() else { return 0 };
-        homographies.iter().filter(|h| rotation_deviation(&(inverse * **h * k)) < ROTATION_DEVIATION).count()
+        let Some(inverse) = k.try_inverse() else { return 0.0 };
+        share_of(&wide, |pair| {
+            let is_homography =
+                pair.homography_inliers as f64 >= HOMOGRAPHY_RATIO * pair.inliers.len() as f64;
+            let turns = |h: &Matrix3<f64>| rotation_deviation(&(inverse * h * k)) < ROTATION_DEVIATION;
+            is_homography && pair.homography.as_ref().is_some_and(turns)
+        })
     };
-    let best = (0..40).map(|step| explained(side * 0.4 * 10f64.powf(f64::from(step) / 40.0))).max();
-    best.unwrap_or(0) as f64 / verified as f64
+    (0..40).map(|step| explained(side * 0.4 * 10f64.powf(f64::from(step) / 40.0))).fold(0.0, f64::max)
 }
 
 fn calibration_matrix(focal: f64, centre: &Vector2<f64>) -> Matrix3<f64> {
@@ -193,7 +190,8 @@ pub(crate) fn check_pairs(
         return Err(refuse(
             ErrorKind::InsufficientParallax,
             format!(
-                "the camera stands still or turns on the spot: that explains {:.0} % of {} verified pairs of frames",
+                "the camera stands still or turns on the spot: that explains {:.0} % of the widest of {} verified \
+                 pairs of frames",
                 100.0 * rotation_only,
                 verified.len()
             ),
@@ -211,8 +209,8 @@ fn check_depth(parallax: f64, rotation_only: f64, registered: usize) -> Result<(
         )
     } else if rotation_only > MOSTLY_ROTATION_ONLY && parallax < IMITATED_PARALLAX {
         format!(
-            "the camera mostly turns on the spot: {:.0} % of the pairs of frames show no depth, and the median point is \
-             seen over {parallax:.1} degrees only",
+            "the camera mostly turns on the spot: {:.0} % of the widest pairs of frames show no depth, and the median point \
+             is seen over {parallax:.1} degrees only",
             100.0 * rotation_only
         )
     } else {
@@ -504,6 +502,46 @@ mod tests {
         let error = check_pairs(&Rig::of_single_images(2), &turns, 1.0, &frames(2)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax);
         assert!(error.hint_text().is_some());
+    }
+
+    #[test]
+    fn how_dense_the_frames_are_says_nothing_of_turns() {
+        let camera = Camera::from_focal(CameraModel::SimpleRadial, 768.0, 640, 480);
+        let k = calibration_matrix(500.0, &camera.principal_point());
+        let inverse = k.try_inverse().unwrap();
+        // The camera goes to the side and then turns on the spot. Each step moves the picture by about 2 pixels, and where it goes,
+        // things at other depths by a fifth more or less.
+        let between = |walked: f64, turned: f64| {
+            let shift = Matrix3::identity()
+                + nalgebra::Vector3::new(0.004 * walked, 0.0, 0.0) * nalgebra::RowVector3::new(0.0, 0.0, 1.0);
+            let turn = UnitQuaternion::from_euler_angles(0.0, 0.0035 * turned, 0.0)
+                .to_rotation_matrix()
+                .into_inner();
+            let is_within_tolerance = 0.2 * 2.0 * walked < 4.0;
+            pair(k * turn * shift * inverse, if is_within_tolerance { 0.95 } else { 0.5 })
+        };
+        // Of 180 steps the first `walked` are to the side; each `every`-th is a frame.
+        let share = |walked: usize, every: usize| {
+            let pair_at = |i: usize, j: usize| {
+                let before = [i, j].map(|frame| (every * frame).min(walked) as f64);
+                let after = [i, j].map(|frame| (every * frame).saturating_sub(walked) as f64);
+                let (first, second) = (i as u32, j as u32);
+                TwoViewGeometry { first, second, ..between(before[1] - before[0], after[1] - after[0]) }
+            };
+            let frames = 180 / every;
+            let mut pairs = Vec::new();
+            for offset in [1, 2, 3, 4, 6, 8, 12, 16, 24] {
+                pairs.extend((offset..frames).map(|j| pair_at(j - offset, j)));
+            }
+            rotation_only_pairs(&pairs, &camera)
+        };
+        let (dense, sparse) = (share(180, 1), share(180, 6));
+        assert!(dense < 0.1 && (dense - sparse).abs() < 0.1, "{dense} {sparse}");
+        for every in [1, 6] {
+            assert!(share(0, every) > 0.99, "{every}: {}", share(0, every));
+        }
+        let half = share(90, 1);
+        assert!((half - 0.5).abs() < 0.1, "{half}");
     }
 
     #[test]

@@ -80,6 +80,7 @@ mod tracks;
 mod triangulation;
 mod verdict;
 mod vlad;
+mod wide_pairs;
 
 pub use metric_scale::{ScaleReport, TagReport};
 pub use object_features::ObjectMasks;

@@ -110,8 +110,8 @@ pub struct SfmReport {
     pub candidate_pairs: usize,
     /// Pairs with verified geometry.
     pub verified_pairs: usize,
-    /// Fraction of the verified pairs that a camera turning on the spot would explain; of photographs in bursts that of the pairs
-    /// from spot to spot.
+    /// Fraction of the images' widest verified pairs that a camera turning on the spot would explain, on average over the images; of
+    /// photographs in bursts that of the pairs from spot to spot.
     pub rotation_only_pairs: f64,
     /// Fraction of the verified matches that agree with the finished model.
     pub agreeing_matches: f64,

@@ -82,7 +82,7 @@ impl Reconstructor<'_> {
         }
     }
 
-    /// The fraction of the verified pairs that a camera turning on the spot would explain. Within a burst nobody went anywhere, which
+    /// The fraction of the wide pairs that a camera turning on the spot would explain. Within a burst nobody went anywhere, which
     /// says nothing of the path: where there are bursts, it is that of the other pairs by `camera`, which made most images. `pairs`
     /// have relative poses.
     pub(super) fn rotation_only_of(

@@ -77,9 +77,9 @@ pub struct Evidence {
     pub still_pairs: f64,
     /// Share of the points within 1 % of their distance of one plane.
     pub flat_points: f64,
-    /// Share of the verified pairs that a homography explains.
+    /// Share of the frames' widest verified pairs that a homography explains: between frames that hardly differ one always does.
     pub flat_pairs: f64,
-    /// Share of the verified pairs that a turn on the spot explains; pairs within a burst do not count.
+    /// Share of the frames' widest verified pairs that a turn on the spot explains; pairs within a burst do not count.
     pub rotation_only_pairs: f64,
     /// Largest step of the camera from a frame to the next over the median one; past frames that were not placed it counts as so many
     /// steps, three at most. Of a burst one picture counts. 0 for unordered pictures.

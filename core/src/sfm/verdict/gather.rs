@@ -13,6 +13,7 @@ use crate::sfm::steady_zoom::zoom_slopes;
 use crate::sfm::support::support_of_pairs;
 use crate::sfm::triangulation::Views;
 use crate::sfm::two_view::TwoViewGeometry;
+use crate::sfm::wide_pairs::{share_of, wide_pairs};
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
 use super::calibrated::central;
@@ -123,9 +124,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let joints = joints(complete, spots, judged.is_ordered);
     let (largest_step, farthest_step) =
         if judged.is_ordered { largest_steps(adjusted, spots) } else { (0.0, 0.0) };
-    let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
-    let flat =
-        verified().filter(|p| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64).count();
+    let is_flat = |p: &TwoViewGeometry| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64;
     let evidence = Evidence {
         frames: report.frames,
         registered: registered as f64 / expected_frames(report.frames, adjusted.strays().count()) as f64,
@@ -159,7 +158,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         still_border: still.border,
         still_pairs: still.share,
         flat_points: flat_points(complete),
-        flat_pairs: flat as f64 / verified().count().max(1) as f64,
+        flat_pairs: share_of(&wide_pairs(judged.verified, &adjusted.camera), is_flat),
         rotation_only_pairs: report.rotation_only_pairs,
         largest_step,
         farthest_step,
