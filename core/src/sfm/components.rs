@@ -49,7 +49,7 @@ pub(super) fn add_components(
     control: &Control,
 ) -> Result<()> {
     let count = capture.frames.frames.len();
-    let least = LEAST_FRAMES.max((LEAST_SHARE * count as f64).ceil() as usize);
+    let least = least_frames(count);
     let mut open: Vec<bool> =
         (0..count).map(|image| !found.model.images.contains_key(&(image as u32 + 1))).collect();
     let silent = Control::new().with_cancel(control.cancel_token().clone());
@@ -85,8 +85,32 @@ pub(super) fn add_components(
     Ok(())
 }
 
+/// How many of the frames of a capture are a place, at least.
+fn least_frames(count: usize) -> usize {
+    LEAST_FRAMES.max((LEAST_SHARE * count as f64).ceil() as usize)
+}
+
+/// How many frames hang together in other places than that of which some are `placed`: as many in each as a model of its own needs.
+/// None where nothing is placed, since then nothing is known to be elsewhere.
+pub(super) fn frames_elsewhere(placed: &[bool], verified: &[TwoViewGeometry]) -> usize {
+    if !placed.contains(&true) {
+        return 0;
+    }
+    let least = least_frames(placed.len());
+    let is_elsewhere =
+        |images: &Vec<usize>| images.len() >= least && !images.iter().any(|&image| placed[image]);
+    let groups = joined_images(&vec![true; placed.len()], verified).into_values();
+    groups.filter(is_elsewhere).map(|images| images.len()).sum()
+}
+
 /// The most images among the `open` ones that verified pairs join; `None` if there are none.
 fn largest_component(open: &[bool], verified: &[TwoViewGeometry]) -> Option<Vec<usize>> {
+    // Of two that are as large the first, whatever the order of the pairs.
+    joined_images(open, verified).into_values().rev().max_by_key(Vec::len)
+}
+
+/// Those of the `open` images that verified pairs join, by the first of them.
+fn joined_images(open: &[bool], verified: &[TwoViewGeometry]) -> BTreeMap<usize, Vec<usize>> {
     let links: Vec<(usize, usize)> = verified
         .iter()
         .filter(|p| !p.inliers.is_empty())
@@ -99,8 +123,7 @@ fn largest_component(open: &[bool], verified: &[TwoViewGeometry]) -> Option<Vec<
             groups.entry(root).or_default().push(image);
         }
     }
-    // Of two that are as large the first, whatever the order of the pairs.
-    groups.into_values().rev().max_by_key(Vec::len)
+    groups
 }
 
 /// Some of the frames of a capture as a capture of its own.
@@ -208,6 +231,25 @@ mod tests {
         let open = [true, true, false, true, false, false, true, true];
         assert_eq!(largest_component(&open, &pairs), Some(vec![0, 1]), "the first of two");
         assert_eq!(largest_component(&[false; 8], &pairs), None);
+    }
+
+    #[test]
+    fn frames_elsewhere_hang_together_without_what_is_placed() {
+        let chain = |from: u32, to: u32| (from..to).map(|i| pair(i, i + 1, 9));
+        // Three clips of 10 frames; what follows hangs together by too little, or not at all.
+        let clips = || chain(0, 9).chain(chain(10, 19)).chain(chain(20, 29));
+        let pairs: Vec<TwoViewGeometry> = clips().chain(chain(30, 36)).chain([pair(36, 40, 0)]).collect();
+        let elsewhere = |placed: &[usize], pairs: &[TwoViewGeometry]| {
+            let placed: Vec<bool> = (0..60).map(|image| placed.contains(&image)).collect();
+            frames_elsewhere(&placed, pairs)
+        };
+        assert_eq!(elsewhere(&[12, 13, 14], &pairs), 20);
+        assert_eq!(elsewhere(&[12, 25], &pairs), 10);
+        assert_eq!(elsewhere(&[55], &pairs), 30);
+        assert_eq!(elsewhere(&[], &pairs), 0);
+        // One pair between two of the clips makes them one place.
+        let joined: Vec<TwoViewGeometry> = clips().chain([pair(9, 10, 9)]).collect();
+        assert_eq!(elsewhere(&[12, 13, 14], &joined), 10);
     }
 
     #[test]

@@ -261,7 +261,8 @@ pub(crate) fn torn(broken_steps: &[usize], frames: &Frames) -> Error {
 }
 
 /// Judges a finished map; returns what the user should know. `known_focals` is by camera the focal length in pixels, if it was given
-/// or EXIF names it: it says more of what is possible than the usual range.
+/// or EXIF names it: it says more of what is possible than the usual range. So many frames are `elsewhere`: they show other places,
+/// which become models of their own, and are no fault of this one.
 ///
 /// # Errors
 /// `PartialReconstruction`, `InsufficientParallax`, `IntrinsicsUnreliable`, `UnreliableReconstruction`.
@@ -270,13 +271,15 @@ pub(crate) fn check_model(
     map: &Map,
     frames: &Frames,
     known_focals: &[Option<f64>],
+    elsewhere: usize,
 ) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
     let strays = ranges(map.strays());
     let stray: usize = strays.iter().map(|r| r.last - r.first + 1).sum();
     let (registered, total) = (report.registered, report.frames - stray);
     let fraction = registered as f64 / total as f64;
-    if registered < 3 || fraction < MIN_REGISTERED {
+    let of_this_place = total.saturating_sub(elsewhere);
+    if registered < 3 || (registered as f64) < MIN_REGISTERED * of_this_place as f64 {
         if report.rotation_only_pairs > OFTEN_ROTATION_ONLY {
             return Err(refuse(
                 ErrorKind::InsufficientParallax,

@@ -18,7 +18,7 @@ use crate::stage::Stage;
 use crate::video::Frames;
 
 use super::base_model::Base;
-use super::components::{Matched, add_components};
+use super::components::{Matched, add_components, frames_elsewhere};
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
 use super::front_end::{
@@ -324,6 +324,7 @@ pub(super) fn reconstruct_matched(
     watch.lap("calibration");
     let mut reconstructor = Reconstructor::new(capture, rig, (rotation_only, vec![begun.known]), options);
     reconstructor.about_focal = begun.warning();
+    reconstructor.may_show_other_places = true;
     let found = reconstructor.find(begun.camera, &mut watch, control)?;
     reconstructor.finish(found, watch, control)
 }
@@ -378,6 +379,9 @@ struct Reconstructor<'a> {
     about_focal: Option<Warning>,
     /// The model that is added to, if there is one, whose world stays.
     base: Option<&'a Base<'a>>,
+    /// Whether frames that hang together without the map become models of their own. Those of one of several cameras may belong to
+    /// it by way of pictures by another.
+    may_show_other_places: bool,
 }
 
 /// A map and what is thought of it.
@@ -440,7 +444,14 @@ impl<'a> Reconstructor<'a> {
             known_focals,
             about_focal: None,
             base: None,
+            may_show_other_places: false,
         }
+    }
+
+    /// How many frames show other places than `map`, if they become models of their own.
+    fn elsewhere(&self, map: &Map) -> usize {
+        let placed: Vec<bool> = map.poses.iter().map(Option::is_some).collect();
+        if self.may_show_other_places { frames_elsewhere(&placed, self.verified) } else { 0 }
     }
 
     /// The best map from verified pairs, as far as its keypoints go.

@@ -333,7 +333,8 @@ impl Reconstructor<'_> {
         attempts: &mut Vec<Attempt>,
     ) -> Candidate {
         let report = self.report(&map, &self.pictures.keypoints, method, graph);
-        let verdict = gate::check_model(&report, &map, self.frames, &self.known_focals);
+        let elsewhere = self.elsewhere(&map);
+        let verdict = gate::check_model(&report, &map, self.frames, &self.known_focals, elsewhere);
         self.listed(map, report, verdict, trusted, attempts)
     }
 

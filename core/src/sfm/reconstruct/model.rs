@@ -94,7 +94,8 @@ impl Reconstructor<'_> {
         watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
         let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
-        report.warnings = gate::check_model(&report, &map, self.frames, &self.known_focals)?;
+        let elsewhere = self.elsewhere(&map);
+        report.warnings = gate::check_model(&report, &map, self.frames, &self.known_focals, elsewhere)?;
         report.rolling_shutter.clone_from(&shutter.report);
         report.principal_point_refined = centre.is_some_and(|c| c.refined);
         report.principal_point_deviation = centre.and_then(|c| c.deviation());
@@ -218,7 +219,8 @@ impl Reconstructor<'_> {
             changed.principal_point_deviation = report.principal_point_deviation;
             changed.principal_point_shift = report.principal_point_shift;
             changed.rolling_shutter.clone_from(&report.rolling_shutter);
-            match gate::check_model(&changed, &adjusted, self.frames, &self.known_focals) {
+            let elsewhere = self.elsewhere(&adjusted);
+            match gate::check_model(&changed, &adjusted, self.frames, &self.known_focals, elsewhere) {
                 Ok(warnings) => {
                     changed.warnings = warnings;
                     (*map, *report, metres) = (adjusted, changed, Some(unit));
