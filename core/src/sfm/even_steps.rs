@@ -107,20 +107,25 @@ fn evened(map: &Map, pairs: &[TwoViewGeometry], is_weak: &[bool]) -> Map {
     evened
 }
 
-/// Every step of the path over the usual one of those beside it, of three on either side; the largest of them. 0 without two
-/// steps.
-pub(crate) fn most_lone_step(map: &Map) -> f64 {
-    let lengths = lengths(&placed_stations(map), &steps(map));
-    over_those_beside(&lengths).into_iter().fold(0.0, f64::max).min(1e6)
+/// The largest of [`lone_steps`]. 0 without two steps.
+fn most_lone_step(map: &Map) -> f64 {
+    lone_steps(map).into_iter().map(|(_, longer)| longer).fold(0.0, f64::max)
 }
 
-/// The lengths of the steps that a camera went from one spot with a pose to the next. Past missing spots a step counts as so many, but
-/// as no more than `most`.
-pub(crate) fn one_camera_steps(map: &Map, spots: &Spots, most: usize) -> Vec<f64> {
+/// Every step of the path, by the station where it begins, over the usual one of those beside it, of three on either side.
+pub(crate) fn lone_steps(map: &Map) -> Vec<(usize, f64)> {
+    let placed = placed_stations(map);
+    let longer = over_those_beside(&lengths(&placed, &steps(map)));
+    placed.into_iter().zip(longer).collect()
+}
+
+/// The lengths of the steps that a camera went from one spot with a pose to the next, with the image from which each begins. Past
+/// missing spots a step counts as so many, but as no more than `most`.
+pub(crate) fn one_camera_steps(map: &Map, spots: &Spots, most: usize) -> Vec<(usize, f64)> {
     let step = |from: (usize, usize), to: (usize, usize)| {
         let went = map.others.index(from.1) == map.others.index(to.1);
         let (a, b) = (map.poses[from.1].filter(|_| went)?.centre(), map.poses[to.1]?.centre());
-        Some((b - a).norm() / (to.0 - from.0).min(most) as f64)
+        Some((from.1, (b - a).norm() / (to.0 - from.0).min(most) as f64))
     };
     spots.placed(map).windows(2).filter_map(|w| step(w[0], w[1])).collect()
 }
@@ -313,7 +318,7 @@ mod tests {
         }
         let spots = Spots::of_stations(&map.rig);
         let steps = |map: &Map| one_camera_steps(map, &spots, 1);
-        let longest = |map: &Map| steps(map).into_iter().fold(0.0, f64::max);
+        let longest = |map: &Map| steps(map).into_iter().map(|step| step.1).fold(0.0, f64::max);
         assert!(steps(&map).len() == 23 && longest(&map) > 400.0);
         let of_image: Vec<usize> = (0..24).map(|i| usize::from(i >= 12)).collect();
         map.others = OtherCameras::new(vec![map.camera.clone()], &of_image);

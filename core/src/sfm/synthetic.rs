@@ -101,6 +101,17 @@ impl Capture {
         Self::observe(walk.poses.iter().flat_map(burst).collect(), walk.points, noise, seed)
     }
 
+    /// [`Capture::walk`] of two steps for each of its `stops`, at each of which it waits for five images, a hundredth apart.
+    pub(crate) fn stop_and_go(stops: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let walk = Self::walk(2 * stops, points, noise, seed);
+        let wait = |(i, pose): (usize, &Pose)| {
+            let images = if i.is_multiple_of(2) { 5 } else { 1 };
+            let at = |k: usize| pose.centre() + Vector3::new(0.0, 0.01 * (k % 2) as f64, 0.0);
+            (0..images).map(|k| Pose::from_centre(pose.rotation, &at(k))).collect::<Vec<_>>()
+        };
+        Self::observe(walk.poses.iter().enumerate().flat_map(wait).collect(), walk.points, noise, seed)
+    }
+
     /// `images` cameras on a closed walk of steps of 0.4, along a wall that they look at: the last ones see what the first
     /// ones see. There are `points` for each image, each seen by 6 to 15 images that follow each other.
     pub(crate) fn circuit(images: usize, points: usize, noise: f64, seed: u64) -> Self {

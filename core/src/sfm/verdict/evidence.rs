@@ -82,12 +82,14 @@ pub struct Evidence {
     /// Share of the frames' widest verified pairs that a turn on the spot explains; pairs within a burst do not count.
     pub rotation_only_pairs: f64,
     /// Largest step of the camera from a frame to the next over the median one; past frames that were not placed it counts as so many
-    /// steps, three at most. Of a burst one picture counts. 0 for unordered pictures.
+    /// steps, three at most. Of a burst one picture counts, and a step of a video counts for no more than it is over what parallax and
+    /// depth show of it. 0 for unordered pictures.
     pub largest_step: f64,
-    /// The same where a step past missing frames counts as one: how far the camera went at once, whatever lies between.
+    /// The same where a step past missing frames counts as one, whatever the pictures show of it: how far the camera went at once.
     #[serde(default)]
     pub farthest_step: f64,
-    /// The largest step over those beside it: frames of a video are chosen at equal motion. 0 for photographs.
+    /// The largest step over those beside it, of a video: its frames are chosen at equal motion. A step counts for no more than it is
+    /// over what parallax and depth show of it, since of a short video all frames are taken. 0 for photographs.
     #[serde(default)]
     pub lone_step: f64,
     /// How much the focal length changes from frame to frame and keeps to it, as a share of it.

@@ -1,7 +1,7 @@
 //! Measures all that a verdict follows from.
 
 use crate::sfm::bundle_adjustment::BundleOptions;
-use crate::sfm::even_steps::{most_lone_step, one_camera_steps};
+use crate::sfm::even_steps::{lone_steps, one_camera_steps};
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
 use crate::sfm::path::cuts;
@@ -24,6 +24,7 @@ use super::joints::joints;
 use super::overlap::overlap;
 use super::pairs::agreement;
 use super::residuals::bias;
+use super::shown_steps::over_shown_steps;
 use super::spread::{ClusterSpread, centre_spread, extra_spread, path, spreads};
 use super::stillness::stillness;
 use super::zoom::{steady_zoom, zoom};
@@ -65,7 +66,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) max_epipolar_error: f64,
     /// Whether the images are in the order of the path.
     pub(crate) is_ordered: bool,
-    /// Whether they are of a video, chosen at equal motion.
+    /// Whether they are of a video: chosen at equal motion where it has more frames than were wanted.
     pub(crate) is_video: bool,
     pub(crate) report: &'a SfmReport,
 }
@@ -122,8 +123,9 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let cuts = if judged.is_ordered { cuts(&adjusted.rig, spots, judged.verified) } else { Vec::new() };
     let overlap = overlap(complete, judged.matches, &cuts);
     let joints = joints(complete, spots, judged.is_ordered);
+    let over_shown = if judged.is_video { over_shown_steps(complete, judged.pairs) } else { Vec::new() };
     let (largest_step, farthest_step) =
-        if judged.is_ordered { largest_steps(adjusted, spots) } else { (0.0, 0.0) };
+        if judged.is_ordered { largest_steps(adjusted, spots, &over_shown) } else { (0.0, 0.0) };
     let is_flat = |p: &TwoViewGeometry| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64;
     let evidence = Evidence {
         frames: report.frames,
@@ -162,7 +164,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         rotation_only_pairs: report.rotation_only_pairs,
         largest_step,
         farthest_step,
-        lone_step: if judged.is_video { most_lone_step(adjusted) } else { 0.0 },
+        lone_step: if judged.is_video { lone_step(adjusted, &over_shown) } else { 0.0 },
         zoom: if has_lens { zoom(adjusted, keypoints, judged.bundle.loss) } else { 0.0 },
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
         zoom_deviation: steady.deviation.min(LARGEST),
@@ -184,17 +186,34 @@ fn expected_frames(frames: usize, strays: usize) -> usize {
     if 2 * strays > frames { frames } else { (frames - strays).max(1) }
 }
 
-/// [`Evidence::largest_step`] and [`Evidence::farthest_step`].
-fn largest_steps(map: &Map, spots: &Spots) -> (f64, f64) {
-    (largest_step(map, spots, MOST_MISSING), largest_step(map, spots, 1))
+/// [`Evidence::largest_step`] and [`Evidence::farthest_step`]. The second tells of cameras that turned on the spot, where a parallax may
+/// be an illusion: it is not held against what the pictures show.
+fn largest_steps(map: &Map, spots: &Spots, over_shown: &[f64]) -> (f64, f64) {
+    (largest_step(map, spots, MOST_MISSING, over_shown), largest_step(map, spots, 1, &[]))
 }
 
-/// The largest step from a spot with a pose to the next over the median one. Past missing spots it counts as so many, but as no
-/// more than `most`, and nobody went from where one camera was to where another began.
-fn largest_step(map: &Map, spots: &Spots, most: usize) -> f64 {
-    let mut steps = one_camera_steps(map, spots, most);
-    let largest = steps.iter().copied().fold(0.0, f64::max);
-    median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))
+/// The largest step from a spot with a pose to the next over the median one, or over what the pictures show of it if that is less, as
+/// `over_shown` says by station, as far as it goes. Past missing spots it counts as so many, but as no more than `most`, and nobody
+/// went from where one camera was to where another began.
+fn largest_step(map: &Map, spots: &Spots, most: usize, over_shown: &[f64]) -> f64 {
+    let steps = one_camera_steps(map, spots, most);
+    let mut lengths: Vec<f64> = steps.iter().map(|step| step.1).collect();
+    let Some(usual) = median(&mut lengths).filter(|&usual| usual > 0.0) else { return 0.0 };
+    let longer = steps.iter().map(|&(from, length)| (map.rig.station_of(from), length / usual));
+    largest_unshown(longer, over_shown)
+}
+
+/// [`Evidence::lone_step`].
+fn lone_step(map: &Map, over_shown: &[f64]) -> f64 {
+    largest_unshown(lone_steps(map).into_iter(), over_shown)
+}
+
+/// The largest of steps, by the station where each begins over a usual one, none of which counts for more than it is over what the
+/// pictures show of it.
+fn largest_unshown(longer: impl Iterator<Item = (usize, f64)>, over_shown: &[f64]) -> f64 {
+    let unshown =
+        |(from, longer): (usize, f64)| over_shown.get(from).map_or(longer, |&over| longer.min(over));
+    longer.map(unshown).fold(0.0, f64::max).min(1e6)
 }
 
 /// What a principal point does that is off by as much as it may. One that was left in the middle of the picture may be where
@@ -268,7 +287,7 @@ mod tests {
     fn parts_that_came_apart_where_frames_are_missing_are_told() {
         let mut map = Capture::walk(100, 3000, 0.3, 4).true_map_with_points();
         let spots = Spots::of_stations(&map.rig);
-        let step = |map: &Map, most: usize| largest_step(map, &spots, most);
+        let step = |map: &Map, most: usize| largest_step(map, &spots, most, &[]);
         let is_loose = |map: &Map| {
             let (largest_step, farthest_step) = (step(map, MOST_MISSING), step(map, 1));
             let evidence =
@@ -295,7 +314,7 @@ mod tests {
             let hinge = hinges[usize::from(i >= 58)];
             *pose = pose.map(|p| Pose::from_centre(p.rotation, &(hinge + 0.1 * (p.centre() - hinge))));
         }
-        let steps = largest_steps(&map, &spots);
+        let steps = largest_steps(&map, &spots, &[]);
         assert!(steps.1 > 100.0, "{steps:?}");
         assert_eq!(grade_of_turning(steps), Grade::Doubtful, "{steps:?}");
         // As far as parts are apart that turns on the spot leave.
@@ -303,7 +322,7 @@ mod tests {
         for pose in map.poses[58..].iter_mut().flatten() {
             *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
         }
-        let steps = largest_steps(&map, &spots);
+        let steps = largest_steps(&map, &spots, &[]);
         assert_eq!(grade_of_turning(steps), Grade::Broken, "{steps:?}");
     }
 
@@ -311,11 +330,51 @@ mod tests {
     fn steps_within_a_burst_are_no_steps_of_the_path() {
         let capture = Capture::bursts(24, 3000, 0.0, 4);
         let map = capture.true_map_with_points();
-        let steps = |spots: &Spots| largest_steps(&map, spots);
+        let steps = |spots: &Spots| largest_steps(&map, spots, &[]);
         let (largest, farthest) = steps(&Spots::of_stations(&map.rig));
         assert!(largest > 1000.0 && farthest > 1000.0);
         let of_bursts = steps(&Spots::of_photographs(&map.rig, &capture.pairs(8)));
         assert!(of_bursts.0 < 5.0 && of_bursts.1 < 5.0, "{of_bursts:?}");
         assert_eq!(grade_of_turning(of_bursts), Grade::Doubtful);
+    }
+
+    /// What is said of the steps of a film, if its pictures show what these pairs say.
+    fn steps_of_film(map: &Map, pairs: &[TwoViewGeometry]) -> [f64; 2] {
+        let over_shown = over_shown_steps(map, pairs);
+        let (largest, _) = largest_steps(map, &Spots::of_stations(&map.rig), &over_shown);
+        [largest, lone_step(map, &over_shown)]
+    }
+
+    #[test]
+    fn who_waits_and_goes_on_by_turns_does_not_jump() {
+        let capture = Capture::stop_and_go(12, 12_000, 0.0, 4);
+        let map = capture.true_map_with_points();
+        let raw = steps_of_film(&map, &[]);
+        assert!(raw.iter().all(|step| *step > 20.0), "the example is too easy: {raw:?}");
+        let steps = steps_of_film(&map, &capture.pairs(2));
+        assert!(steps.iter().all(|step| *step < 4.0), "{steps:?}");
+    }
+
+    #[test]
+    fn a_jump_is_told_among_waits_and_steps() {
+        let capture = Capture::stop_and_go(12, 12_000, 0.0, 4);
+        let pairs = capture.pairs(2);
+        // Between a step and the next one, and within a wait.
+        for last in [5 * 6 + 5, 5 * 6 + 2] {
+            let mut map = capture.true_map_with_points();
+            let leap = nalgebra::Vector3::new(15.0 * 0.4, 0.0, 0.0);
+            // What no frame before it sees leaps along.
+            for point in map.points.iter_mut().filter(|p| p.track[0].image as usize > last) {
+                point.xyz += leap;
+            }
+            for pose in map.poses[last + 1..].iter_mut().flatten() {
+                *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
+            }
+            let [largest_step, lone_step] = steps_of_film(&map, &pairs);
+            let evidence = Evidence { largest_step, lone_step, weakest_hinge: 1000, ..Evidence::default() };
+            let reasons = Verdict::of(evidence).reasons;
+            let is_told = reasons.iter().any(|reason| reason.doubt == Doubt::LooseParts);
+            assert!(is_told, "{last}: {largest_step} {lone_step}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod judge;
 mod overlap;
 mod pairs;
 mod residuals;
+mod shown_steps;
 mod spread;
 mod statement;
 mod stillness;
