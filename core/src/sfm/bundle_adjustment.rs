@@ -192,7 +192,10 @@ impl<'a> Problem<'a> {
             start.push(camera.len() as u32);
         }
         let room = BORDER - extra;
-        let intrinsics = Intrinsics::new(&map.camera, options.intrinsics, options.noise, room);
+        // Nothing tells of a lens through which nothing is seen: as unknowns its parameters would make the equations singular.
+        let is_seen_through = stations.images.iter().any(|&image| map.others.index(image) == 0);
+        let refined = if is_seen_through { options.intrinsics } else { RefineIntrinsics::default() };
+        let intrinsics = Intrinsics::new(&map.camera, refined, options.noise, room);
         let structure = Structure::new(stations.count() + others.count(), 6, start, camera);
         let (slopes, extra) = (Vec::new(), 0);
         Some(Self {

@@ -240,6 +240,19 @@ mod tests {
     }
 
     #[test]
+    fn the_others_get_theirs_where_the_first_has_no_image() {
+        let capture = mixed(0.0, 1);
+        let mut map = spoiled(&capture);
+        map.unregister(&(0..16).step_by(2).collect::<Vec<_>>());
+        let before = map.camera.clone();
+        adjust(&mut map, &capture.keypoints, &options(), &Control::new()).unwrap();
+        assert!((map.others.cameras[0].params[0] / 930.0 - 1.0).abs() < 1e-3, "{:?}", map.others);
+        assert_eq!(map.camera, before);
+        let told = other_intrinsics_deviations(&map, &capture.keypoints, &options(), 0);
+        assert!(told.is_some_and(|all| all.iter().all(|d| d.1.is_finite())));
+    }
+
+    #[test]
     fn it_takes_as_many_steps_as_with_one_camera() {
         // Without the second derivatives between the poses and a lens it would take many more.
         let steps = |capture: &Capture, mut map: Map| {
