@@ -2,7 +2,7 @@
 //! the dark) and hang together by themselves. Each such component becomes a model of its own, as if it had been filmed
 //! alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::camera::SparseModel;
 use crate::control::{Control, Warning};
@@ -24,6 +24,9 @@ use super::two_view::TwoViewGeometry;
 const LEAST_FRAMES: usize = 8;
 /// Nor is a smaller share of the capture.
 const LEAST_SHARE: f64 = 0.05;
+/// A frame shows what the model shows if its matches with frames of the model are this part of those of its best pair beside, or more.
+/// Chosen by hand.
+const SHARED: f64 = 0.15;
 
 /// The frames of a capture, with what was found in them and between them.
 #[derive(Clone, Copy)]
@@ -50,10 +53,16 @@ pub(super) fn add_components(
 ) -> Result<()> {
     let count = capture.frames.frames.len();
     let least = least_frames(count);
-    let mut open: Vec<bool> =
-        (0..count).map(|image| !found.model.images.contains_key(&(image as u32 + 1))).collect();
+    let in_model: Vec<bool> =
+        (0..count).map(|image| found.model.images.contains_key(&(image as u32 + 1))).collect();
+    let mut open: Vec<bool> = in_model.iter().map(|placed| !placed).collect();
     let silent = Control::new().with_cancel(control.cancel_token().clone());
     while let Some(images) = largest_component(&open, capture.verified).filter(|c| c.len() >= least) {
+        if show_the_same(&images, &in_model, capture) {
+            log::debug!("{} frames by cameras that were left out show what the model shows", images.len());
+            images.iter().for_each(|&image| open[image] = false);
+            continue;
+        }
         control.progress(Stage::Sfm, "another place", progress::OTHER_PLACES);
         let own = Part::new(capture, &images);
         match reconstruct(&own.matched(), &silent) {
@@ -124,6 +133,35 @@ fn joined_images(open: &[bool], verified: &[TwoViewGeometry]) -> BTreeMap<usize,
         }
     }
     groups
+}
+
+/// Whether `images`, in order, which the model does not have, show what it shows: it has no frame by their cameras, as where the
+/// lens of a camera is not found, and matches join most of them to frames that it has. That is no other place.
+fn show_the_same(images: &[usize], in_model: &[bool], capture: &Matched<'_>) -> bool {
+    let frames = &capture.frames.frames;
+    let placed = frames.iter().zip(in_model).filter(|(_, placed)| **placed);
+    let cameras: BTreeSet<u32> = placed.map(|(frame, _)| frame.camera).collect();
+    if images.iter().any(|&image| cameras.contains(&frames[image].camera)) {
+        return false;
+    }
+    // By image: matches with all frames of the model, and those of the best pair with another of `images`.
+    let mut matches = vec![(0, 0); in_model.len()];
+    for pair in capture.verified {
+        let (first, second, count) = (pair.first as usize, pair.second as usize, pair.inliers.len());
+        for (image, other) in [(first, second), (second, first)] {
+            let (with_model, beside) = &mut matches[image];
+            if in_model[other] {
+                *with_model += count;
+            } else if images.binary_search(&other).is_ok() {
+                *beside = count.max(*beside);
+            }
+        }
+    }
+    let is_joined = |&&image: &&usize| {
+        let (with_model, beside) = matches[image];
+        with_model > 0 && with_model as f64 >= SHARED * beside as f64
+    };
+    2 * images.iter().filter(is_joined).count() >= images.len()
 }
 
 /// Some of the frames of a capture as a capture of its own.
@@ -216,6 +254,7 @@ fn renumbered(mut model: SparseModel, images: &[usize]) -> SparseModel {
 mod tests {
     use super::*;
     use crate::camera::{Image, Point3D, Pose};
+    use crate::video::Frame;
     use nalgebra::Vector3;
 
     fn pair(first: u32, second: u32, inliers: usize) -> TwoViewGeometry {
@@ -250,6 +289,35 @@ mod tests {
         // One pair between two of the clips makes them one place.
         let joined: Vec<TwoViewGeometry> = clips().chain([pair(9, 10, 9)]).collect();
         assert_eq!(elsewhere(&[12, 13, 14], &joined), 10);
+    }
+
+    #[test]
+    fn frames_by_a_camera_that_was_left_out_are_no_other_place_if_they_match_the_model() {
+        let frames = |camera_of: fn(u32) -> u32| {
+            let of = |i: u32| Frame {
+                camera: camera_of(i),
+                ..Frame::new(format!("{i}.jpg"), u64::from(i), 640, 480)
+            };
+            Frames::of_images("", (0..20).map(of).collect())
+        };
+        let pictures = Pictures { features: Vec::new(), keypoints: Vec::new(), colors: Vec::new() };
+        // The model has the first 12 frames.
+        let in_model: Vec<bool> = (0..20).map(|i| i < 12).collect();
+        let others: Vec<usize> = (12..20).collect();
+        let is_same = |frames: &Frames, joined: std::ops::Range<u32>, inliers: usize| {
+            let mut verified: Vec<TwoViewGeometry> = (0..19).map(|i| pair(i, i + 1, 200)).collect();
+            verified[11] = pair(11, 12, 0);
+            verified.extend(joined.flat_map(|i| [pair(i - 12, i, inliers), pair(i - 11, i, inliers)]));
+            let capture =
+                Matched { frames, pictures: &pictures, matches: &[], verified: &verified, tags: None };
+            show_the_same(&others, &in_model, &capture)
+        };
+        let by_two = frames(|i| u32::from(i >= 12));
+        assert!(is_same(&by_two, 12..20, 20) && is_same(&by_two, 14..18, 60));
+        assert!(!is_same(&by_two, 12..20, 0));
+        assert!(!is_same(&by_two, 12..20, 12), "what two places have in common");
+        assert!(!is_same(&by_two, 17..20, 60), "few of them");
+        assert!(!is_same(&frames(|_| 0), 12..20, 60), "the lens is known");
     }
 
     #[test]
