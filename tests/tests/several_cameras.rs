@@ -10,7 +10,7 @@ use libreconstruct::camera::{Camera, Pose, undistort};
 use libreconstruct::sfm::{Grade, Reconstruction, SfmOptions, reconstruct};
 use libreconstruct::video::Frames;
 use libreconstruct_tests::alignment::aligned_errors;
-use libreconstruct_tests::synthetic::{CaptureOptions, Film, take_photographs};
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, Scenery, take_photographs};
 
 /// A phone.
 fn first() -> CaptureOptions {
@@ -84,6 +84,32 @@ fn pictures_by_two_cameras_become_one_model_with_two_lenses() {
     assert!(straight.cameras[&1].width != straight.cameras[&2].width);
 
     assert_eq!(by(1).model, found.model);
+}
+
+#[test]
+fn pictures_through_a_zoom_lens_become_one_model() {
+    let folder = tempfile::tempdir().unwrap();
+    // What is seen through one focal length is 52 degrees apart: no map can be made of it.
+    let through = |k: u32| CaptureOptions {
+        frames: 32,
+        arc_degrees: 210.0,
+        relative_focal: 0.7 * 1.09f64.powi(k as i32),
+        ..first()
+    };
+    let scenery = Scenery::build(&through(0));
+    let films: Vec<Film> = (0..8).map(|k| Film::in_scenery(scenery.clone(), &through(k))).collect();
+    let (mut frames, poses) = take_photographs(&films, folder.path(), |k| k % 8).unwrap();
+    // As EXIF data say it.
+    for frame in &mut frames.frames {
+        frame.focal_prior = Some(through(frame.camera).relative_focal * f64::from(frame.width));
+    }
+    let truth: BTreeMap<u64, Pose> = (0u64..).zip(poses).collect();
+    let found = reconstruct(&frames, &SfmOptions::default(), &Control::new()).unwrap();
+    let (placed, rotation, position) = errors(&found, &truth);
+    assert!(placed >= 28, "{placed}: {:?}", found.report.warnings);
+    assert!(rotation < 0.3 && position < 0.01, "{rotation} {position}");
+    assert!(found.model.cameras.len() >= 7 && found.model.cameras.contains_key(&1));
+    assert_eq!(found.report.other_cameras.len() + 1, found.model.cameras.len());
 }
 
 #[test]

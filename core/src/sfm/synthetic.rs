@@ -244,16 +244,27 @@ impl Capture {
     }
 
     /// The same capture, of which some images were made by another camera; what was measured in them is off by the same pixels.
-    pub(crate) fn with_other_camera(mut self, camera: Camera, is_other: impl Fn(usize) -> bool) -> Self {
+    pub(crate) fn with_other_camera(self, camera: Camera, is_other: impl Fn(usize) -> bool) -> Self {
+        self.with_other_cameras(vec![camera], |i| usize::from(is_other(i)))
+    }
+
+    /// The same by several: `camera_of` says which camera made an image, 0 the one it was made by before, `k + 1` that of `cameras[k]`.
+    pub(crate) fn with_other_cameras(
+        mut self,
+        cameras: Vec<Camera>,
+        camera_of: impl Fn(usize) -> usize,
+    ) -> Self {
+        let of_image: Vec<usize> = (0..self.poses.len()).map(camera_of).collect();
+        let others = OtherCameras::new(cameras, &of_image);
         for (i, (seen, keypoints)) in self.seen.iter().zip(&mut self.keypoints).enumerate() {
-            for (&p, keypoint) in seen.iter().zip(keypoints).filter(|_| is_other(i)) {
-                let [was, is] = [&self.camera, &camera]
+            let Some(camera) = others.of(i) else { continue };
+            for (&p, keypoint) in seen.iter().zip(keypoints) {
+                let [was, is] = [&self.camera, camera]
                     .map(|camera| camera.project(&self.poses[i].transform(&self.points[p])).unwrap());
                 *keypoint += is - was;
             }
         }
-        let of_image: Vec<usize> = (0..self.poses.len()).map(|i| usize::from(is_other(i))).collect();
-        self.others = OtherCameras::new(vec![camera], &of_image);
+        self.others = others;
         self
     }
 

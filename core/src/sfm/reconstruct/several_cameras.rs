@@ -1,14 +1,16 @@
-//! A capture by several cameras: the pictures of one make a map, and those of the others join it.
+//! A capture by several cameras: the pictures of one make a map, and those of the others join it. Where no camera made enough for that,
+//! all are mapped at once.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use crate::camera::Camera;
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 
-use super::{Found, Reconstructor, ViewGraph};
-use crate::sfm::bundle_adjustment::other_intrinsics_deviations;
+use super::{Candidate, Found, Reconstructor, ViewGraph};
+use crate::sfm::bundle_adjustment::{BundleOptions, intrinsics_deviations, other_intrinsics_deviations};
 use crate::sfm::completion::complete;
 use crate::sfm::components::{Matched, Part};
 use crate::sfm::filters::filter_images;
@@ -17,17 +19,21 @@ use crate::sfm::gate;
 use crate::sfm::joining::{JoiningInput, join_cameras};
 use crate::sfm::map::{Keypoints, Map, MapPoint, Observation};
 use crate::sfm::options::{MappingMethod, SfmOptions};
+use crate::sfm::other_cameras::OtherCameras;
 use crate::sfm::path::{Trusted, is_ordered};
 use crate::sfm::polishing::{PrincipalPoint, bundle_options, refine_lens};
 use crate::sfm::progress;
 use crate::sfm::reconstruction::Reconstruction;
 use crate::sfm::report::{Attempt, CameraReport, Stopwatch, ranges};
 use crate::sfm::rig::Rig;
+use crate::sfm::two_view::TwoViewGeometry;
 
 /// Cameras whose pictures are tried as the first, at most.
 const LEADERS: usize = 3;
 /// Fewer pictures make no map.
 const LEAST: usize = 3;
+/// Part of all pictures that must be placed where all are mapped at once, as it must be of those by one camera.
+const LEAST_PLACED: f64 = 0.5;
 /// Largest standard deviation of another camera's focal length, as a part of it: with a worse one the poses of its pictures are
 /// anyone's guess. Chosen by hand.
 const UNSURE_FOCAL: f64 = 0.03;
@@ -36,7 +42,7 @@ impl Reconstructor<'_> {
     /// Makes the model of a capture by several cameras.
     ///
     /// # Errors
-    /// As [`crate::sfm::reconstruct`]: what is wrong with the pictures of the camera that made most.
+    /// As [`crate::sfm::reconstruct`]: what is wrong with all pictures together.
     pub(super) fn reconstruct_several(
         capture: &Matched<'_>,
         initial: InitialCameras,
@@ -44,7 +50,11 @@ impl Reconstructor<'_> {
         mut watch: Stopwatch,
         control: &Control,
     ) -> Result<Reconstruction> {
-        let mut first_error = None;
+        // The first camera made most.
+        if initial.images_of(0).len() < LEAST {
+            return Err(Error::new(ErrorKind::TooFewFrames, "no camera made three of the pictures")
+                .hint("give at least three pictures by each camera"));
+        }
         for leader in 0..initial.cameras.len().min(LEADERS) {
             let images = initial.images_of(leader);
             if images.len() < LEAST {
@@ -66,17 +76,101 @@ impl Reconstructor<'_> {
                     return whole.finish(found, watch, control);
                 }
                 Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
-                Err(error) => {
-                    log::debug!("camera {leader}, {} pictures: {error}", images.len());
-                    first_error.get_or_insert(error);
-                }
+                Err(error) => log::debug!("camera {leader}, {} pictures: {error}", images.len()),
             }
         }
-        let too_few = || {
-            Error::new(ErrorKind::TooFewFrames, "no camera made three of the pictures")
-                .hint("give at least three pictures by each camera")
+        let (whole, found) = Reconstructor::of_all(capture, initial, options, &mut watch, control)?;
+        whole.finish(found, watch, control)
+    }
+
+    /// The map of the pictures of all cameras at once: of a capture of which none made enough for a map of its own, as through a zoom
+    /// lens. Each camera begins as `initial` has it. The one whose images the map is said to be of becomes the first of `self`, too.
+    ///
+    /// # Errors
+    /// `PartialReconstruction` if fewer than half of all pictures find their place, and as [`gate::check_model`].
+    fn at_once(
+        &mut self,
+        initial: InitialCameras,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<Found> {
+        control.progress(Stage::Sfm, "relative poses", progress::RELATIVE_POSES);
+        let mut start = Map::new(initial.cameras[0].clone(), &self.rig, self.frames.frames.len());
+        start.others = initial.others();
+        let graph = self.graph_of(&start, &initial, control)?;
+        watch.lap("relative poses");
+        let mut attempts = Vec::new();
+        let Candidate { mut map, report, verdict, given_up, .. } =
+            self.map(&graph, &mut attempts, watch, control)?;
+        if given_up {
+            verdict?;
+        }
+        self.check_share(&map)?;
+        let initial = self.led_by_surest(&mut map, initial)?;
+        self.leave_out_unsure(&mut map);
+        self.check_share(&map)?;
+        // From here on it is judged as one that other cameras join: with the lenses that were found, pictures that are missing may find
+        // their place, and relative poses are exact.
+        let found = self.joined_to(map, report.method, attempts, &initial, watch, control)?;
+        self.check_share(&found.candidate.map)?;
+        Ok(found)
+    }
+
+    /// # Errors
+    /// `PartialReconstruction` if `map` has too few of all pictures, whichever camera made them.
+    fn check_share(&self, map: &Map) -> Result<()> {
+        let (placed, count) = (map.registered(), self.frames.frames.len());
+        if placed >= LEAST && placed as f64 >= LEAST_PLACED * count as f64 {
+            return Ok(());
+        }
+        let missing = ranges((0..map.poses.len()).filter(|&image| map.poses[image].is_none()));
+        let message = format!(
+            "only {placed} of {count} frames could be placed; not {}",
+            gate::describe(&missing, self.frames)
+        );
+        Err(Error::new(ErrorKind::PartialReconstruction, message)
+            .hint("take more pictures that show the same things, and several through each lens"))
+    }
+
+    /// Makes the camera the first of `map`, of `self` and of `initial` that made most images of `map`, of those whose focal length it
+    /// tells: that of the first is not asked for later.
+    ///
+    /// # Errors
+    /// `IntrinsicsUnreliable` if it tells that of none.
+    fn led_by_surest(&mut self, map: &mut Map, initial: InitialCameras) -> Result<InitialCameras> {
+        let bundle = bundle_options(map, &self.pictures.keypoints, &self.mapper, None);
+        let impossible = gate::impossible_cameras(map, &self.known_focals);
+        let may_lead = |&k: &usize| !impossible.contains(&k) && self.tells_focal(map, &bundle, k);
+        let leader = (0..initial.cameras.len())
+            .filter(may_lead)
+            .max_by_key(|&k| (map.registered_by(k).count(), Reverse(k)));
+        let Some(leader) = leader else {
+            let message = format!(
+                "{} pictures by {} cameras were placed, and they tell the focal length of none of these",
+                map.registered(),
+                initial.cameras.len()
+            );
+            return Err(Error::new(ErrorKind::IntrinsicsUnreliable, message)
+                .hint("take more pictures through each lens, from more directions"));
         };
-        Err(first_error.unwrap_or_else(too_few))
+        let initial = initial.led_by(leader);
+        self.known_focals.swap(0, leader);
+        // The map has as many cameras as `initial`.
+        let mut cameras: Vec<Camera> = map.cameras().cloned().collect();
+        cameras.swap(0, leader);
+        map.camera = cameras.remove(0);
+        map.others = OtherCameras::new(cameras, &initial.of_image);
+        Ok(initial)
+    }
+
+    /// The relative poses through the cameras of `map`, which made the images as `initial` says.
+    fn graph_of(&self, map: &Map, initial: &InitialCameras, control: &Control) -> Result<ViewGraph> {
+        let cameras: Vec<Camera> = map.cameras().cloned().collect();
+        let pairs = self.relative_poses((&cameras, &initial.of_image), control)?;
+        let is_ordered = is_ordered(&self.rig, &pairs);
+        let (camera, others) = (map.camera.clone(), map.others.clone());
+        let rotation_only = self.rotation_only_of(&pairs, &camera, &others);
+        Ok(ViewGraph { camera, others, pairs, is_ordered, rotation_only })
     }
 
     /// `found`, a map of `images`, joined by the pictures of all other cameras that find their place; without them, if it
@@ -114,12 +208,7 @@ impl Reconstructor<'_> {
             known_focals: &initial.known_focals,
         };
         join_cameras(&mut map, &input, &self.mapper, control)?;
-        let cameras: Vec<Camera> = map.cameras().cloned().collect();
-        let pairs = self.relative_poses((&cameras, &initial.of_image), control)?;
-        let is_ordered = is_ordered(&self.rig, &pairs);
-        let (camera, others) = (map.camera.clone(), map.others.clone());
-        let rotation_only = self.rotation_only_of(&pairs, &camera, &others);
-        let graph = ViewGraph { camera, others, pairs, is_ordered, rotation_only };
+        let graph = self.graph_of(&map, initial, control)?;
         let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
         complete(&mut map, &self.input(&all, &graph), &self.mapper, control)?;
         self.leave_out_unsure(&mut map);
@@ -217,21 +306,32 @@ impl Reconstructor<'_> {
     fn leave_out_unsure(&self, map: &mut Map) {
         // First: they bend what is asked of the others.
         self.leave_out_impossible(map);
-        let keypoints = &self.pictures.keypoints;
-        let bundle = bundle_options(map, keypoints, &self.mapper, None);
-        for other in 0..map.others.cameras.len() {
-            let own: Vec<usize> = map.registered_by(other + 1).collect();
-            if own.is_empty() {
-                continue;
-            }
-            let focal = map.others.cameras[other].mean_focal();
-            let deviation = other_intrinsics_deviations(map, keypoints, &bundle, other)
-                .and_then(|all| all.iter().find(|d| d.0 == 0).map(|d| d.1));
-            log::debug!("another camera: focal length {focal} of deviation {deviation:?}");
-            if deviation.is_none_or(|sigma| sigma > UNSURE_FOCAL * focal) && self.mapper.refine_focal {
+        let bundle = bundle_options(map, &self.pictures.keypoints, &self.mapper, None);
+        for camera in 1..=map.others.cameras.len() {
+            let own: Vec<usize> = map.registered_by(camera).collect();
+            if !own.is_empty() && !self.tells_focal(map, &bundle, camera) {
                 map.unregister(&own);
             }
         }
+    }
+
+    /// Whether `map`, adjusted so, tells the focal length of a camera (0 is the first one) that made some of its images.
+    fn tells_focal(&self, map: &Map, bundle: &BundleOptions, camera: usize) -> bool {
+        if map.registered_by(camera).next().is_none() {
+            return false;
+        }
+        if !self.mapper.refine_focal {
+            return true;
+        }
+        let keypoints = &self.pictures.keypoints;
+        let deviations = match camera.checked_sub(1) {
+            None => intrinsics_deviations(map, keypoints, bundle),
+            Some(other) => other_intrinsics_deviations(map, keypoints, bundle, other),
+        };
+        let deviation = deviations.and_then(|all| all.iter().find(|d| d.0 == 0).map(|d| d.1));
+        let focal = map.cameras().nth(camera).map_or(0.0, Camera::mean_focal);
+        log::debug!("camera {camera}: focal length {focal} of deviation {deviation:?}");
+        deviation.is_some_and(|sigma| sigma <= UNSURE_FOCAL * focal)
     }
 
     /// The cameras of `map` beside the one that made most pictures, those that have pictures with a pose.
@@ -248,6 +348,68 @@ impl Reconstructor<'_> {
         };
         map.others.cameras.iter().enumerate().filter_map(of_camera).collect()
     }
+}
+
+impl<'a> Reconstructor<'a> {
+    /// That of a capture of which no camera by itself makes a map, and the map of all its pictures.
+    ///
+    /// # Errors
+    /// As [`Reconstructor::at_once`] and [`gate::check_pairs`].
+    fn of_all(
+        capture: &Matched<'a>,
+        initial: InitialCameras,
+        options: &'a SfmOptions,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<(Self, Found)> {
+        let rig = Rig::of_frames(capture.frames);
+        let rotation_only = rotation_only_within(capture.verified, &initial);
+        gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
+        let (initial, about_focal) = each_calibrated(capture, initial, control)?;
+        watch.lap("calibration");
+        let known = (rotation_only, initial.known_focals.clone());
+        let mut whole = Self::new(capture, rig, known, options);
+        whole.about_focal = about_focal;
+        let found = whole.at_once(initial, watch, control)?;
+        Ok((whole, found))
+    }
+}
+
+/// The fraction of the verified pairs by one camera each that a rotation explains. Who turns on the spot and zooms makes pairs that no
+/// rotation explains, so those by two cameras say nothing of it.
+fn rotation_only_within(verified: &[TwoViewGeometry], initial: &InitialCameras) -> f64 {
+    let (mut explained, mut all) = (0.0, 0.0);
+    for (k, camera) in initial.cameras.iter().enumerate() {
+        let is_own = |image: u32| initial.of_image.get(image as usize) == Some(&k);
+        let is_within = |p: &&TwoViewGeometry| !p.inliers.is_empty() && is_own(p.first) && is_own(p.second);
+        let own: Vec<&TwoViewGeometry> = verified.iter().filter(is_within).collect();
+        let count = own.len() as f64;
+        explained += count * gate::rotation_only_pairs(own, camera);
+        all += count;
+    }
+    if all > 0.0 { explained / all } else { 0.0 }
+}
+
+/// The cameras, each with the focal length that its own pictures allow or tell ([`calibrated`]), and what is to be said of the first
+/// that EXIF data are wrong about.
+///
+/// # Errors
+/// `Cancelled`.
+fn each_calibrated(
+    capture: &Matched<'_>,
+    mut initial: InitialCameras,
+    control: &Control,
+) -> Result<(InitialCameras, Option<Warning>)> {
+    let mut about_focal = None;
+    for k in 0..initial.cameras.len() {
+        let part = Part::new(capture, &initial.images_of(k));
+        let own = part.matched();
+        let begun = calibrated(&initial, k, own.pictures, own.verified, control)?;
+        about_focal = about_focal.or_else(|| begun.warning());
+        initial.known_focals[k] = begun.known;
+        initial.cameras[k] = begun.camera;
+    }
+    Ok((initial, about_focal))
 }
 
 /// The map of the pictures of one camera.
@@ -288,8 +450,8 @@ mod tests {
 
     use super::*;
     use crate::camera::CameraModel;
-    use crate::sfm::front_end::Pictures;
-    use crate::sfm::other_cameras::OtherCameras;
+    use crate::sfm::features::{Features, Keypoint};
+    use crate::sfm::front_end::{Pictures, initial_cameras};
     use crate::sfm::synthetic::Capture;
     use crate::video::{Frame, Frames};
 
@@ -358,5 +520,124 @@ mod tests {
         assert_eq!(map.registered(), 24);
         assert_eq!(left_out(&mut map, &[None, None, Some(6900.0)]), [1]);
         assert!(map.registered() == 16 && (0..24).all(|i| map.poses[i].is_some() == (i % 3 != 1)));
+    }
+
+    /// How often each focal length of a zoom lens fits into that of its camera `k` of eight.
+    fn zoom(k: usize) -> f64 {
+        1.0 + 0.12 * k as f64
+    }
+
+    /// An orbit of 40 pictures through a zoom lens, each with another focal length than the seven after it.
+    fn zoomed() -> Capture {
+        let single = Capture::orbit(40, 2000, 0.3, 7);
+        let lens = |k: usize| {
+            let mut lens = single.camera.clone();
+            lens.params[0] *= zoom(k);
+            lens
+        };
+        let others = (1..8).map(lens).collect();
+        single.with_other_cameras(others, |i| i % 8)
+    }
+
+    /// Maps the pictures of `capture` at once, by those of its pairs that `is_matched`, after none of the cameras made a map by itself.
+    /// EXIF data say the focal lengths.
+    fn at_once(
+        capture: &Capture,
+        is_matched: impl Fn(&TwoViewGeometry) -> bool,
+    ) -> Result<(Vec<Option<f64>>, Map)> {
+        let frame = |i: usize| Frame {
+            camera: i as u32 % 8,
+            focal_prior: Some(700.0 * zoom(i % 8)),
+            ..Frame::new(format!("{i}.jpg"), i as u64, 800, 600)
+        };
+        let frames = Frames::of_images("", (0..capture.poses.len()).map(frame).collect());
+        let keypoint = |pixel: &nalgebra::Vector2<f64>| Keypoint {
+            x: pixel.x as f32,
+            y: pixel.y as f32,
+            scale: 2.0,
+            orientation: 0.0,
+        };
+        let features = |own: &Vec<nalgebra::Vector2<f64>>| Features {
+            keypoints: own.iter().map(keypoint).collect(),
+            descriptors: Vec::new(),
+        };
+        let pictures = Pictures {
+            features: capture.keypoints.iter().map(features).collect(),
+            keypoints: capture.keypoints.clone(),
+            colors: vec![Vec::new(); capture.poses.len()],
+        };
+        let mut pairs = capture.pairs(6);
+        pairs.retain(is_matched);
+        let (verified, matches) = Capture::with_matches(pairs);
+        let matched = Matched {
+            frames: &frames,
+            pictures: &pictures,
+            matches: &matches,
+            verified: &verified,
+            tags: None,
+        };
+        let (options, control) = (SfmOptions::default(), Control::new());
+        let initial = initial_cameras(&frames, &options);
+        for leader in 0..8 {
+            let mut watch = Stopwatch::new();
+            assert!(lead(&matched, &initial, leader, &options, &mut watch, &control).is_err(), "{leader}");
+        }
+        let (whole, found) =
+            Reconstructor::of_all(&matched, initial, &options, &mut Stopwatch::new(), &control)?;
+        Ok((whole.known_focals, found.candidate.map))
+    }
+
+    #[test]
+    fn pictures_through_a_zoom_lens_of_which_no_focal_length_made_enough_become_one_map() {
+        let capture = zoomed();
+        let (known, map) = at_once(&capture, |_| true).unwrap();
+        assert_eq!(map.registered(), 40);
+        let (centres, rotations) = capture.errors(&map);
+        assert!(centres < 0.02 && rotations < 0.3, "{centres} {rotations}");
+        for i in 0..40 {
+            let (found, truth) = (map.camera_of(i).mean_focal(), 700.0 * zoom(i % 8));
+            assert!((found / truth - 1.0).abs() < 0.03, "{i}: {found} for {truth}");
+            assert_eq!(known[map.others.index(i)], Some(truth), "{i}");
+        }
+    }
+
+    #[test]
+    fn a_capture_of_which_less_than_half_hangs_together_is_refused_as_a_whole() {
+        // Beyond the first 14 each picture is matched with one other.
+        let is_matched = |p: &TwoViewGeometry| {
+            p.second < 14 || p.first >= 14 && p.first.is_multiple_of(2) && p.second == p.first + 1
+        };
+        let error = at_once(&zoomed(), is_matched).map(|(_, map)| map.registered()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PartialReconstruction, "{error}");
+        assert!(error.message().contains(" of 40 frames"), "{error}");
+    }
+
+    #[test]
+    fn a_turn_on_the_spot_is_known_by_the_pairs_of_each_lens() {
+        let (capture, frames) = (zoomed(), 40);
+        let cameras: Vec<Camera> = capture.true_map().cameras().cloned().collect();
+        let initial = InitialCameras {
+            known_focals: vec![None; cameras.len()],
+            is_of_exif: vec![false; cameras.len()],
+            of_image: (0..frames).map(|i| i % 8).collect(),
+            cameras,
+        };
+        // Nothing moved but the zoom.
+        let still = |first: u32, second: u32| {
+            let scale = zoom(second as usize % 8) / zoom(first as usize % 8);
+            let mut homography = nalgebra::Matrix3::from_diagonal(&nalgebra::Vector3::new(scale, scale, 1.0));
+            homography[(0, 2)] = 400.0 * (1.0 - scale);
+            homography[(1, 2)] = 300.0 * (1.0 - scale);
+            TwoViewGeometry {
+                inliers: vec![[0, 0]; 20],
+                homography: Some(homography),
+                homography_inliers: 20,
+                ..TwoViewGeometry::degenerate(first, second)
+            }
+        };
+        let mut pairs: Vec<TwoViewGeometry> = (0..30).map(|i| still(i, i + 1)).collect();
+        pairs.extend((0..30).map(|i| still(i, i + 8)));
+        assert!(gate::rotation_only_pairs(&pairs, &capture.camera) < 0.6);
+        assert_eq!(rotation_only_within(&pairs, &initial), 1.0);
     }
 }
