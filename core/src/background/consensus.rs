@@ -231,14 +231,15 @@ impl Search<'_> {
             }
             let colours = learn(self.views, &shown, options);
             odds = self.odds(turn + 1, |view, pixel, scene| {
-                if shown[view][pixel] == Shown::Hidden {
-                    // By a thing whose depth is known: of what is before that, the pixel says what it said.
-                    let from = self.hidden_from.get(view).and_then(|from| from.get(pixel));
-                    return from.is_some_and(|from| from.is_finite()).then_some(0.0);
-                }
                 let left = 1.0 - (1.0 - options.beside_scene) * (scene.abs() / 3.0).min(1.0);
                 let colour = colours.of_pixel(self.views[view].colours[pixel]);
-                Some(left * colour.clamp(-options.colours, options.colours))
+                let said = left * colour.clamp(-options.colours, options.colours);
+                if shown[view][pixel] == Shown::Hidden {
+                    // By a thing whose depth is known: of what is before that, the pixel goes on to say that it is empty.
+                    let from = self.hidden_from.get(view).and_then(|from| from.get(pixel));
+                    return from.is_some_and(|from| from.is_finite()).then_some(said.min(0.0));
+                }
+                Some(said)
             });
         }
         let told = odds;

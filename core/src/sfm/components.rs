@@ -100,16 +100,18 @@ fn least_frames(count: usize) -> usize {
 }
 
 /// How many frames hang together in other places than that of which some are `placed`: as many in each as a model of its own needs.
-/// None where nothing is placed, since then nothing is known to be elsewhere.
+/// None where those that are placed are no such place themselves, or one that is more than twice as large was not mapped: a small one is
+/// no excuse for it.
 pub(super) fn frames_elsewhere(placed: &[bool], verified: &[TwoViewGeometry]) -> usize {
-    if !placed.contains(&true) {
+    let least = least_frames(placed.len());
+    let groups = joined_images(&vec![true; placed.len()], verified);
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        groups.into_values().partition(|images| images.iter().any(|&image| placed[image]));
+    let own = here.iter().map(Vec::len).max().unwrap_or(0);
+    if own < least || elsewhere.iter().any(|images| images.len() > 2 * own) {
         return 0;
     }
-    let least = least_frames(placed.len());
-    let is_elsewhere =
-        |images: &Vec<usize>| images.len() >= least && !images.iter().any(|&image| placed[image]);
-    let groups = joined_images(&vec![true; placed.len()], verified).into_values();
-    groups.filter(is_elsewhere).map(|images| images.len()).sum()
+    elsewhere.iter().map(Vec::len).filter(|&count| count >= least).sum()
 }
 
 /// The most images among the `open` ones that verified pairs join; `None` if there are none.
@@ -144,14 +146,14 @@ fn show_the_same(images: &[usize], in_model: &[bool], capture: &Matched<'_>) -> 
     if images.iter().any(|&image| cameras.contains(&frames[image].camera)) {
         return false;
     }
-    // By image: matches with all frames of the model, and those of the best pair with another of `images`.
+    // By image: matches of the best pair with a frame of the model, and with another of `images`.
     let mut matches = vec![(0, 0); in_model.len()];
     for pair in capture.verified {
         let (first, second, count) = (pair.first as usize, pair.second as usize, pair.inliers.len());
         for (image, other) in [(first, second), (second, first)] {
             let (with_model, beside) = &mut matches[image];
             if in_model[other] {
-                *with_model += count;
+                *with_model = count.max(*with_model);
             } else if images.binary_search(&other).is_ok() {
                 *beside = count.max(*beside);
             }
@@ -284,8 +286,11 @@ mod tests {
         };
         assert_eq!(elsewhere(&[12, 13, 14], &pairs), 20);
         assert_eq!(elsewhere(&[12, 25], &pairs), 10);
-        assert_eq!(elsewhere(&[55], &pairs), 30);
+        assert_eq!(elsewhere(&[55], &pairs), 0);
         assert_eq!(elsewhere(&[], &pairs), 0);
+        // A large place that cannot be mapped is not excused by a small one that can.
+        let large: Vec<TwoViewGeometry> = chain(0, 9).chain(chain(10, 40)).collect();
+        assert_eq!((elsewhere(&[2, 3, 4], &large), elsewhere(&[12], &large)), (0, 10));
         // One pair between two of the clips makes them one place.
         let joined: Vec<TwoViewGeometry> = clips().chain([pair(9, 10, 9)]).collect();
         assert_eq!(elsewhere(&[12, 13, 14], &joined), 10);
@@ -313,9 +318,9 @@ mod tests {
             show_the_same(&others, &in_model, &capture)
         };
         let by_two = frames(|i| u32::from(i >= 12));
-        assert!(is_same(&by_two, 12..20, 20) && is_same(&by_two, 14..18, 60));
+        assert!(is_same(&by_two, 12..20, 40) && is_same(&by_two, 14..18, 60));
         assert!(!is_same(&by_two, 12..20, 0));
-        assert!(!is_same(&by_two, 12..20, 12), "what two places have in common");
+        assert!(!is_same(&by_two, 12..20, 20), "what two places have in common");
         assert!(!is_same(&by_two, 17..20, 60), "few of them");
         assert!(!is_same(&frames(|_| 0), 12..20, 60), "the lens is known");
     }

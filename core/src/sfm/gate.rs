@@ -284,8 +284,8 @@ pub(crate) fn check_model(
             return Err(refuse(
                 ErrorKind::InsufficientParallax,
                 format!(
-                    "the camera mostly turns on the spot: {:.0} % of the {} pairs of frames show no depth, and only \
-                     {registered} of {total} frames could be placed",
+                    "the camera mostly turns on the spot: {:.0} % of the widest of the {} pairs of frames show no \
+                     depth, and only {registered} of {total} frames could be placed",
                     100.0 * report.rotation_only_pairs,
                     report.verified_pairs
                 ),

@@ -263,7 +263,9 @@ fn reconstruct_pictures(
         watch.lap("clips apart");
         match apart {
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
-            apart if doubt(&apart) < doubt(&found) => (apart?, clips),
+            apart if doubt(&apart) < doubt(&found) && has_most(&apart, &found, &own_verified) => {
+                (apart?, clips)
+            }
             _ => (found?, whole),
         }
     };
@@ -274,6 +276,23 @@ fn reconstruct_pictures(
     watch.lap("other places");
     found.report.times.extend(watch.times());
     Ok(found)
+}
+
+/// Clips that have less than this share of the frames of the model of the whole have lost something.
+const MOST: f64 = 0.8;
+
+/// Whether the model of one of several clips and the other clips, which become models of their own, have most of the frames that the model
+/// of the whole has: a piece of it is easily free of doubt.
+fn has_most(
+    apart: &Result<Reconstruction>,
+    whole: &Result<Reconstruction>,
+    of_clips: &[TwoViewGeometry],
+) -> bool {
+    let (Ok(apart), Ok(whole)) = (apart, whole) else { return true };
+    let placed: Vec<bool> =
+        (1..).take(apart.report.frames).map(|id| apart.model.images.contains_key(&id)).collect();
+    let of_all = apart.report.registered + frames_elsewhere(&placed, of_clips);
+    MOST * whole.report.registered as f64 <= of_all as f64
 }
 
 /// The options for the frames of another place. What is asked of the model that is wanted must not cost this one, and the focal length is
@@ -450,8 +469,12 @@ impl<'a> Reconstructor<'a> {
 
     /// How many frames show other places than `map`, if they become models of their own.
     fn elsewhere(&self, map: &Map) -> usize {
+        // Of 360° pictures some sides may match nothing though their station is placed.
+        if !self.may_show_other_places || self.rig.is_panoramic() {
+            return 0;
+        }
         let placed: Vec<bool> = map.poses.iter().map(Option::is_some).collect();
-        if self.may_show_other_places { frames_elsewhere(&placed, self.verified) } else { 0 }
+        frames_elsewhere(&placed, self.verified)
     }
 
     /// The best map from verified pairs, as far as its keypoints go.

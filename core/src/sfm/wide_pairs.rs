@@ -15,6 +15,8 @@ use crate::statistics::median;
 /// From this motion on (share of the longer side of the picture) a pair is wide: a camera that moves sideways by less looks as if a lens
 /// of four such sides, the longest that is tried, had turned (`gate.rs`).
 const WIDE: f64 = 0.12;
+/// A homography that explains a smaller share of the matches leaves depth unexplained.
+const EXPLAINED: f64 = 0.8;
 /// Of an image that has fewer wide pairs, its widest count: one in so many of its pairs, ...
 const ONE_IN: usize = 4;
 /// ... and at least so many. Chosen by hand: a frame of a long video is one of about 26 pairs, of which 18 are with frames at most 24
@@ -30,7 +32,10 @@ pub(crate) fn wide_pairs<'a>(
 ) -> Vec<(&'a TwoViewGeometry, f64)> {
     let verified = pairs.into_iter().filter(|pair| !pair.inliers.is_empty());
     let mut weighed: Vec<(&TwoViewGeometry, f64)> = verified.map(|pair| (pair, 0.0)).collect();
-    let motions: Vec<f64> = weighed.iter().map(|(pair, _)| motion(pair, camera)).collect();
+    // What shows depth tells, however little the picture moves, as where the camera goes forward.
+    let shows_depth = |p: &TwoViewGeometry| (p.homography_inliers as f64) < EXPLAINED * p.inliers.len() as f64;
+    let width = |pair| if shows_depth(pair) { f64::INFINITY } else { motion(pair, camera) };
+    let motions: Vec<f64> = weighed.iter().map(|(pair, _)| width(pair)).collect();
     // By image: where its pairs are in `weighed` and `motions`.
     let mut of_image: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (k, (pair, _)) in weighed.iter().enumerate() {

@@ -98,7 +98,9 @@ impl Reconstructor<'_> {
         let when = &self.mapper.attempts;
         let is_complete = best.report.registered == count && best.verdict.as_ref().is_ok_and(Vec::is_empty);
         let is_certain = is_complete && best.report.agreeing_matches >= when.certain_matches;
+        // Frames elsewhere excuse a map of few, but another method may place more.
         let wanting = best.verdict.is_err()
+            || 2 * best.report.registered < count
             || (count <= when.few_images && !is_certain)
             || (count <= when.some_images && !is_complete)
             || (count <= when.many_images && best.report.agreeing_matches < when.agreeing_matches);

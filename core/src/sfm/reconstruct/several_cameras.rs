@@ -55,6 +55,7 @@ impl Reconstructor<'_> {
             return Err(Error::new(ErrorKind::TooFewFrames, "no camera made three of the pictures")
                 .hint("give at least three pictures by each camera"));
         }
+        let mut of_first = None;
         for leader in 0..initial.cameras.len().min(LEADERS) {
             let images = initial.images_of(leader);
             if images.len() < LEAST {
@@ -76,10 +77,19 @@ impl Reconstructor<'_> {
                     return whole.finish(found, watch, control);
                 }
                 Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
-                Err(error) => log::debug!("camera {leader}, {} pictures: {error}", images.len()),
+                Err(error) => {
+                    log::debug!("camera {leader}, {} pictures: {error}", images.len());
+                    // What is wrong with most of the pictures is wrong with the capture.
+                    let makes_most = leader == 0 && 2 * images.len() >= capture.frames.frames.len();
+                    of_first = of_first.or(makes_most.then_some(error));
+                }
             }
         }
-        let (whole, found) = Reconstructor::of_all(capture, initial, options, &mut watch, control)?;
+        let of_all = Reconstructor::of_all(capture, initial, options, &mut watch, control);
+        let (whole, found) = of_all.map_err(|error| match of_first {
+            Some(first) if error.kind() != ErrorKind::Cancelled => first,
+            _ => error,
+        })?;
         whole.finish(found, watch, control)
     }
 

@@ -17,7 +17,7 @@ use crate::sfm::wide_pairs::{share_of, wide_pairs};
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
 use super::calibrated::central;
-use super::evidence::Evidence;
+use super::evidence::{Evidence, TURNING_PAIRS};
 use super::flatness::flat_points;
 use super::hinges::weakest_hinge;
 use super::joints::joints;
@@ -123,7 +123,9 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let cuts = if judged.is_ordered { cuts(&adjusted.rig, spots, judged.verified) } else { Vec::new() };
     let overlap = overlap(complete, judged.matches, &cuts);
     let joints = joints(complete, spots, judged.is_ordered);
-    let over_shown = if judged.is_video { over_shown_steps(complete, judged.pairs) } else { Vec::new() };
+    // Where the camera turns, parallax may be an illusion, and excuses no step.
+    let shows_steps = judged.is_video && report.rotation_only_pairs <= TURNING_PAIRS;
+    let over_shown = if shows_steps { over_shown_steps(complete, judged.pairs) } else { Vec::new() };
     let (largest_step, farthest_step) =
         if judged.is_ordered { largest_steps(adjusted, spots, &over_shown) } else { (0.0, 0.0) };
     let is_flat = |p: &TwoViewGeometry| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64;

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::stage::Stage;
 
 use super::calibrated::{Expected, expected};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, TURNING_PAIRS};
 use super::gather::{FrameSpread, Judged, gather};
 use super::statement::{Doubt, FrameDoubt, Grade, Reason, Verdict};
 
@@ -79,10 +79,7 @@ const LEAST_COMMON_OF_PAIR: f64 = 3.0;
 const SHARED: f64 = 0.4;
 /// Share of the frames without which a model is partial.
 const FEW_REGISTERED: f64 = 0.8;
-/// Share of the pairs that a turn on the spot explains, from which the camera hardly moved (at most 0.34 for sound captures of
-/// the study, 0.79 and 0.84 for two that were turned on the spot), ...
-const TURNING_PAIRS: f64 = 0.5;
-/// ... and the largest step over the usual one from which a path falls apart, here into places to turn at (598 and 924 for
+/// The largest step over the usual one from which the path of a camera that hardly moved ([`TURNING_PAIRS`]) falls apart, here into places to turn at (598 and 924 for
 /// these, 300 for one that was bent by half of its length; below 2 for others of the study). It was measured by steps past missing frames
 /// that count as one.
 const LONE_STEP: f64 = 50.0;
