@@ -33,7 +33,8 @@ pub(crate) fn wide_pairs<'a>(
     let verified = pairs.into_iter().filter(|pair| !pair.inliers.is_empty());
     let mut weighed: Vec<(&TwoViewGeometry, f64)> = verified.map(|pair| (pair, 0.0)).collect();
     // What shows depth tells, however little the picture moves, as where the camera goes forward.
-    let shows_depth = |p: &TwoViewGeometry| (p.homography_inliers as f64) < EXPLAINED * p.inliers.len() as f64;
+    let shows_depth =
+        |p: &TwoViewGeometry| (p.homography_inliers as f64) < EXPLAINED * p.inliers.len() as f64;
     let width = |pair| if shows_depth(pair) { f64::INFINITY } else { motion(pair, camera) };
     let motions: Vec<f64> = weighed.iter().map(|(pair, _)| width(pair)).collect();
     // By image: where its pairs are in `weighed` and `motions`.
