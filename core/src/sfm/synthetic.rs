@@ -8,6 +8,8 @@ use crate::camera::panorama::{Side, side_camera};
 use crate::camera::{Camera, CameraModel, Pose};
 use crate::random::Random;
 
+use super::features::{Features, Keypoint};
+use super::front_end::Pictures;
 use super::map::{Map, MapPoint, Observation};
 use super::mapper_input::MapperInput;
 use super::matching::PairMatches;
@@ -327,6 +329,21 @@ impl Capture {
     /// Verified pairs of images at most `window` apart, and the candidate matches that they are made of.
     pub(crate) fn pairs_and_matches(&self, window: usize) -> (Vec<TwoViewGeometry>, Vec<PairMatches>) {
         Self::with_matches(self.pairs(window))
+    }
+
+    /// Its keypoints as features without descriptors.
+    pub(crate) fn pictures(&self) -> Pictures {
+        let keypoint =
+            |p: &Vector2<f64>| Keypoint { x: p.x as f32, y: p.y as f32, scale: 2.0, orientation: 0.0 };
+        let features = |own: &Vec<Vector2<f64>>| Features {
+            keypoints: own.iter().map(keypoint).collect(),
+            descriptors: Vec::new(),
+        };
+        Pictures {
+            features: self.keypoints.iter().map(features).collect(),
+            keypoints: self.keypoints.clone(),
+            colors: vec![Vec::new(); self.keypoints.len()],
+        }
     }
 
     /// These pairs and the candidate matches that they are made of.

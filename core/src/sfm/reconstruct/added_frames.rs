@@ -104,8 +104,6 @@ mod tests {
     use super::*;
     use crate::camera::{Camera, CameraModel, Image, SparseModel};
     use crate::error::ErrorKind;
-    use crate::sfm::features::{Features, Keypoint};
-    use crate::sfm::front_end::Pictures;
     use crate::sfm::synthetic::Capture;
     use crate::video::{Frame, Frames};
 
@@ -122,21 +120,7 @@ mod tests {
         let mut pairs = capture.pairs(6);
         pairs.retain(|p| [p.first, p.second].iter().all(|&i| !strays.contains(&(i as usize))));
         let (verified, matches) = Capture::with_matches(pairs);
-        let keypoint = |p: &nalgebra::Vector2<f64>| Keypoint {
-            x: p.x as f32,
-            y: p.y as f32,
-            scale: 2.0,
-            orientation: 0.0,
-        };
-        let features_of = |keypoints: &Vec<nalgebra::Vector2<f64>>| Features {
-            keypoints: keypoints.iter().map(keypoint).collect(),
-            descriptors: Vec::new(),
-        };
-        let pictures = Pictures {
-            features: capture.keypoints.iter().map(features_of).collect(),
-            keypoints: capture.keypoints.clone(),
-            colors: Vec::new(),
-        };
+        let pictures = capture.pictures();
         let of = |i: usize| {
             let (width, height) = if is_new(i) { (1200, 900) } else { (800, 600) };
             let camera = u32::from(is_new(i));

@@ -460,7 +460,6 @@ mod tests {
 
     use super::*;
     use crate::camera::CameraModel;
-    use crate::sfm::features::{Features, Keypoint};
     use crate::sfm::front_end::{Pictures, initial_cameras};
     use crate::sfm::synthetic::Capture;
     use crate::video::{Frame, Frames};
@@ -561,21 +560,7 @@ mod tests {
             ..Frame::new(format!("{i}.jpg"), i as u64, 800, 600)
         };
         let frames = Frames::of_images("", (0..capture.poses.len()).map(frame).collect());
-        let keypoint = |pixel: &nalgebra::Vector2<f64>| Keypoint {
-            x: pixel.x as f32,
-            y: pixel.y as f32,
-            scale: 2.0,
-            orientation: 0.0,
-        };
-        let features = |own: &Vec<nalgebra::Vector2<f64>>| Features {
-            keypoints: own.iter().map(keypoint).collect(),
-            descriptors: Vec::new(),
-        };
-        let pictures = Pictures {
-            features: capture.keypoints.iter().map(features).collect(),
-            keypoints: capture.keypoints.clone(),
-            colors: vec![Vec::new(); capture.poses.len()],
-        };
+        let pictures = capture.pictures();
         let mut pairs = capture.pairs(6);
         pairs.retain(is_matched);
         let (verified, matches) = Capture::with_matches(pairs);
