@@ -63,6 +63,8 @@ mod view;
 pub use device::{AdapterInfo, DeviceChoice};
 #[doc(hidden)]
 pub use inspect::{Inspect, ProjectedSplat};
+#[cfg(feature = "service")]
+pub(crate) use open::adapter_of_auto;
 pub use open::{adapters, open};
 pub use view::View;
 

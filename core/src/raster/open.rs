@@ -35,6 +35,24 @@ pub fn open(choice: &DeviceChoice) -> Result<Box<dyn Rasteriser>> {
     }
 }
 
+/// The driver's name of the graphics adapter that `auto` takes, which is opened to see whether it works.
+///
+/// # Errors
+/// [`crate::ErrorKind::NoGpu`] if there is none: then `auto` takes the processor. [`crate::ErrorKind::Gpu`] if it cannot be opened.
+#[cfg(all(feature = "service", feature = "gpu"))]
+pub(crate) fn adapter_of_auto() -> Result<String> {
+    Ok(gpu::GpuRasteriser::new(&DeviceChoice::Auto)?.adapter().to_owned())
+}
+
+/// The driver's name of the graphics adapter that `auto` takes.
+///
+/// # Errors
+/// [`crate::ErrorKind::NoGpu`], always.
+#[cfg(all(feature = "service", not(feature = "gpu")))]
+pub(crate) fn adapter_of_auto() -> Result<String> {
+    Err(Error::new(crate::ErrorKind::NoGpu, "this program was built without support for graphics devices"))
+}
+
 /// The graphics adapters of this machine, in the order in which they are preferred.
 pub fn adapters() -> Vec<AdapterInfo> {
     #[cfg(feature = "gpu")]

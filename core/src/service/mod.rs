@@ -94,6 +94,7 @@ mod job_report;
 mod jobs;
 mod kept_room;
 mod keys;
+mod known_adapter;
 mod last_used;
 mod layout;
 mod lists_at_work;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ReconstructionDefaults;
+use super::known_adapter::KnownAdapter;
 use super::packing::pack;
 use crate::control::{Control, Warning};
 use crate::error::Result;
@@ -57,6 +58,8 @@ pub struct Outcome {
 pub struct PipelineRunner {
     /// In which formats each scene is made, beside `.ply` and `.spz`.
     pub formats: Vec<SceneFormat>,
+    /// What `auto` has found.
+    adapter: KnownAdapter,
 }
 
 /// The report as the owner of the job may see it.
@@ -67,6 +70,11 @@ const FIRST_LOOK_SPLATS: usize = 50_000;
 const FIRST_LOOK: &str = "first_look.spz";
 
 impl PipelineRunner {
+    /// One that makes each scene in these formats, beside `.ply` and `.spz`.
+    pub fn new(formats: Vec<SceneFormat>) -> Self {
+        Self { formats, adapter: KnownAdapter::default() }
+    }
+
     /// Writes the scene in other ways than the pipeline does.
     fn write_more(
         &self,
@@ -106,8 +114,9 @@ impl PipelineRunner {
 const CAMERAS: &str = "cameras.zip";
 const MASKS: &str = "masks.zip";
 
-/// The report without the paths of this machine.
-fn shown(mut report: Report) -> Report {
+/// The report without the paths of this machine, and with the device that was asked for.
+fn shown(mut report: Report, device: &DeviceChoice) -> Report {
+    report.options.device = device.clone();
     report.input = report.input.file_name().map_or_else(PathBuf::new, PathBuf::from);
     report.options.mask_model = None;
     report.options.mask_dir = None;
@@ -122,8 +131,10 @@ impl Runner for PipelineRunner {
         options: &ReconstructionOptions,
         control: &Control,
     ) -> Result<Outcome> {
+        let asked = &options.device;
+        let options = &ReconstructionOptions { device: self.adapter.device(asked), ..options.clone() };
         let report = pipeline::reconstruct(video, workspace, options, control)?;
-        write_json(&workspace.join(SHOWN_REPORT), &shown(report.clone()))?;
+        write_json(&workspace.join(SHOWN_REPORT), &shown(report.clone(), asked))?;
         let mut made = vec![
             (ArtifactKind::Ply, files::PLY),
             (ArtifactKind::Spz, files::SPZ),
@@ -157,8 +168,9 @@ impl Runner for PipelineRunner {
         video::check_tools()?;
         match defaults.device {
             DeviceChoice::Gpu | DeviceChoice::Adapter(_) => raster::open(&defaults.device).map(drop),
+            DeviceChoice::Auto => self.adapter.look(raster::adapter_of_auto),
             // There is always one.
-            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
+            DeviceChoice::Cpu => Ok(()),
         }
     }
 
@@ -170,12 +182,13 @@ impl Runner for PipelineRunner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::splats::test_scenes::random_splats;
 
     /// What is made of a scene of so many splats, for an operator who asked for all formats, and again by the next attempt.
     fn more_of(splats: usize, workspace: &Path) -> Vec<(ArtifactKind, &'static str)> {
         random_splats(1, splats, 0).write(&workspace.join(files::PLY)).unwrap();
-        let runner = PipelineRunner { formats: [SceneFormat::ALL, SceneFormat::ALL].concat() };
+        let runner = PipelineRunner::new([SceneFormat::ALL, SceneFormat::ALL].concat());
         let mut made = Vec::new();
         runner.write_more(workspace, splats, &mut made).unwrap();
         let mut again = Vec::new();
@@ -192,6 +205,21 @@ mod tests {
         for (_, name) in made {
             assert_eq!(Splats::read(&folder.path().join(name)).unwrap().len(), 100, "{name}");
         }
+    }
+
+    #[test]
+    fn a_job_does_not_go_to_the_processor_when_the_adapter_of_its_worker_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let pictures = folder.path().join("pictures");
+        std::fs::create_dir(&pictures).unwrap();
+        for k in 0..3 {
+            image::GrayImage::new(64, 48).save(pictures.join(format!("{k}.png"))).unwrap();
+        }
+        let runner = PipelineRunner::default();
+        runner.adapter.look(|| Ok("no such adapter".to_owned())).unwrap();
+        let (options, control) = (ReconstructionOptions::default(), Control::new());
+        let lost = runner.run(&pictures, &folder.path().join("run"), &options, &control).unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::NoGpu);
     }
 
     #[test]

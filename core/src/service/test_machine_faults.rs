@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::known_adapter::KnownAdapter;
 use super::test_world::{Hungry, SmallScenes, World};
 use super::tests::{Quick, options};
 use super::worker::{Worked, Worker};
@@ -14,6 +15,7 @@ use crate::control::{CancelToken, Control};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobStatus};
 use crate::pipeline::ReconstructionOptions;
+use crate::raster::DeviceChoice;
 
 /// A machine that cannot work until it is told that it can.
 struct Sick {
@@ -211,6 +213,73 @@ fn a_worker_says_why_it_waits_and_goes_on_by_itself() {
         until(&|| w.service.paused_workers().is_empty());
         cancel.cancel();
     });
+}
+
+/// Its device is `auto`, and its graphics adapter goes when the first job begins.
+struct Robbed {
+    adapter: KnownAdapter,
+    has_adapter: AtomicBool,
+    goes: AtomicBool,
+}
+
+impl Robbed {
+    fn find(&self) -> Result<String> {
+        match self.has_adapter.load(Ordering::SeqCst) {
+            true => Ok("Swift 9".to_owned()),
+            false => Err(Error::new(ErrorKind::NoGpu, "this machine has no adapter at all")),
+        }
+    }
+}
+
+impl Runner for Robbed {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        if self.goes.swap(false, Ordering::SeqCst) {
+            self.has_adapter.store(false, Ordering::SeqCst);
+        }
+        if self.adapter.device(&options.device) != DeviceChoice::Auto {
+            self.find()?;
+        }
+        SmallScenes.run(video, workspace, options, control)
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        self.adapter.look(|| self.find())
+    }
+}
+
+#[test]
+fn a_worker_that_has_lost_its_graphics_adapter_waits_for_it_and_one_that_had_none_does_not() {
+    let w = World::new();
+    let (cancel, options) = (CancelToken::new(), options());
+    for has_adapter in [false, true] {
+        let robbed = Robbed {
+            adapter: KnownAdapter::default(),
+            has_adapter: AtomicBool::new(has_adapter),
+            goes: AtomicBool::new(true),
+        };
+        let mut worker = Worker::new(&w.service, &options, &cancel, &robbed).unwrap();
+        assert_eq!(worker.work_once().unwrap(), Worked::Nothing);
+        let job = w.submit(w.anna);
+        if has_adapter {
+            // In the middle of the job, and then before it is taken again.
+            for _ in 0..3 {
+                let error = worker.work_once().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NoGpu);
+                assert!(error.to_string().contains("Swift 9"), "{error}");
+            }
+            assert_eq!(w.job(job).details.attempt, 1);
+            assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+            robbed.has_adapter.store(true, Ordering::SeqCst);
+        }
+        assert_eq!(worker.work_once().unwrap(), Worked::Done);
+        assert_eq!(w.job(job).status, JobStatus::Finished);
+    }
 }
 
 /// A batch system that waits for its end begins another one, on another machine.

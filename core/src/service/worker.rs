@@ -64,7 +64,7 @@ impl Service {
     /// one that waits for a job for a limited time ([`WorkerEnd`](super::WorkerEnd)) with what keeps its machine from working.
     pub fn run_worker(&self, options: &WorkerOptions, cancel: &CancelToken) -> Result<()> {
         let formats = self.inner.options.reconstruction.formats.clone();
-        self.run_worker_with(options, cancel, &PipelineRunner { formats })
+        self.run_worker_with(options, cancel, &PipelineRunner::new(formats))
     }
 
     /// Like [`Service::run_worker`], with something else than the pipeline.

@@ -202,6 +202,12 @@ impl Gpu {
         }
     }
 
+    /// The driver's name of the adapter.
+    #[cfg(feature = "service")]
+    pub(super) fn adapter(&self) -> &str {
+        &self.name
+    }
+
     /// A fault that the host itself has noticed.
     pub(super) fn failed(&self, doing: &str, error: impl fmt::Display) -> Error {
         // What the driver has reported is the cause of it.

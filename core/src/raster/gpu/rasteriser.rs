@@ -64,6 +64,12 @@ impl GpuRasteriser {
         Self::with_room(choice, ROOM)
     }
 
+    /// The driver's name of the adapter that it runs on.
+    #[cfg(feature = "service")]
+    pub(in crate::raster) fn adapter(&self) -> &str {
+        self.gpu.adapter()
+    }
+
     /// As [`GpuRasteriser::new`], with room for so many intersections at first.
     pub(super) fn with_room(choice: &DeviceChoice, room: u32) -> Result<Self> {
         Self::on(Gpu::open(choice)?, room)
