@@ -4,11 +4,15 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::host::{HostMark, RENEW};
 use super::last_used::LastUsed;
 use crate::database::JobDatabase;
 use crate::error::{Error, ErrorKind, Result};
+
+/// How often it is written when keys were last used.
+const FLUSH: Duration = Duration::from_secs(10);
 
 /// The thread; it ends when this is dropped.
 pub(super) struct Housekeeper {
@@ -27,8 +31,17 @@ impl Housekeeper {
     ) -> Result<Self> {
         let (wake, woken) = mpsc::channel();
         let work = move || {
-            while woken.recv_timeout(RENEW) != Err(RecvTimeoutError::Disconnected) {
+            let mut flushed = Instant::now();
+            loop {
+                let woken = woken.recv_timeout(RENEW);
+                if woken == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
                 host.renew();
+                if woken.is_err() && flushed.elapsed() < FLUSH {
+                    continue;
+                }
+                flushed = Instant::now();
                 if let Err(error) = last_used.flush(database.as_ref()) {
                     log::warn!("when keys were last used: {error:?}");
                 }
