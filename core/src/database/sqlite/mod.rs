@@ -318,6 +318,20 @@ mod tests {
     }
 
     #[test]
+    fn where_there_can_be_no_write_ahead_log_nothing_is_written() {
+        // Memory is such a place, as a network file system is.
+        let mut connection = Connection::open_in_memory().unwrap();
+        let refused =
+            prepare(&mut connection, Path::new("/mnt/jobs.db")).map_err(Fault::translate).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert!(refused.message().contains("/mnt/jobs.db"), "{refused}");
+        assert!(refused.hint_text().unwrap().contains("a disk of this machine"), "{refused}");
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0)).unwrap();
+        assert_eq!(tables, 0);
+    }
+
+    #[test]
     fn a_commit_is_durable_and_readers_do_not_wait() {
         let folder = tempfile::tempdir().unwrap();
         let database =
