@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 #[cfg(target_os = "linux")]
+use crate::memory::Memory;
+#[cfg(target_os = "linux")]
 use crate::video::sandbox::Sandbox;
 
 /// What a child may use. Limits are those of Unix, and files are kept from it on Linux; elsewhere only the environment is
@@ -97,18 +99,19 @@ pub(super) fn confine(command: &mut Command, limits: &Limits) -> io::Result<()> 
     Ok(())
 }
 
-/// Memory that processes of this host, or of its container, may use, bytes.
+/// Memory that this process and its children may use, bytes: the host's, or less where a container or their control group (a systemd
+/// unit) has a limit.
 #[cfg(target_os = "linux")]
 pub(super) fn host_memory() -> Option<u64> {
     // SAFETY: plain calls without pointers.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     let physical = u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)?;
-    // Of control groups version 2 and 1.
+    // Of the uppermost control group that is seen here, version 2 and 1.
     let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok())
         .min();
-    Some(container.map_or(physical, |limit: u64| limit.min(physical)))
+    Some(container.unwrap_or(u64::MAX).min(physical).min(Memory::of_this_machine().all))
 }
 
 #[cfg(not(unix))]
