@@ -160,13 +160,7 @@ impl Arguments {
 
         let base = config.base(address);
         tracing::info!(address = %address, base, workers = config.workers, data = %config.data.display(), "serving");
-        for protection in libreconstruct::video::containment() {
-            let (name, detail) = (protection.name, protection.detail);
-            match protection.holds {
-                true => tracing::info!(name, detail, "around ffmpeg"),
-                false => tracing::warn!(name, detail, "around ffmpeg this does not hold"),
-            }
-        }
+        log::tell_containment();
         if self.demo {
             demo(global, api.service(), &base, config.web)?;
         }

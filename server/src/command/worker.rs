@@ -98,6 +98,10 @@ impl Arguments {
             end_for_good(cancel.clone(), drain + STOP)?;
         }
         tracing::info!(name = options.name, data = %config.data.display(), "working");
+        // A server has told its own, and starts its workers where it is itself.
+        if !self.supervised {
+            log::tell_containment();
+        }
         let done = CancelToken::new();
         let watching = end_when_stuck(service.clone(), done.clone())?;
         let ended = service.run_worker(&options, cancel);

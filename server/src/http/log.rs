@@ -44,3 +44,14 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> Result<()> {
     let _ = registry().with(lines.with_filter(targets)).try_init();
     Ok(())
 }
+
+/// Says which protections hold around `ffmpeg` in this process.
+pub(crate) fn tell_containment() {
+    for protection in libreconstruct::video::containment() {
+        let (name, detail) = (protection.name, protection.detail);
+        match protection.holds {
+            true => tracing::info!(name, detail, "around ffmpeg"),
+            false => tracing::warn!(name, detail, "around ffmpeg this does not hold"),
+        }
+    }
+}

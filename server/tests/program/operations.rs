@@ -71,6 +71,15 @@ fn codes(diagnosis: &Value) -> Vec<&str> {
 }
 
 #[test]
+fn a_worker_says_what_holds_around_ffmpeg() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = run(folder.path(), &["worker", "--device", "cpu", "--exit-when-idle", "0"]);
+    let log = stderr(&worker);
+    let told = log.lines().filter(|line| line.contains("around ffmpeg"));
+    assert_eq!(told.count(), libreconstruct::video::containment().len(), "{log}");
+}
+
+#[test]
 fn a_backup_of_a_running_server_is_served_again() {
     let server = start(&[]);
     let (done, deleted) = (server.submit(&video(), json!({})), server.submit(&video(), json!({})));
