@@ -31,6 +31,8 @@ TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --f
 	--config 'profile.release.package.libreconstruct-server.opt-level=1' --config 'profile.release.package.libreconstruct-ffi.opt-level=1'
 # Of that, what tests are made of; examples are looked at by `make lint`.
 TESTS := --tests
+# The Python package, into the environment of the tests.
+BUILD_PYTHON_PACKAGE := VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --locked --release --features failpoints --quiet
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
 # optimised, it is there sooner. With workspace-hack it takes the dependencies that the others have built.
 BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --config 'profile.release.package.libreconstruct.codegen-units=16' --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
@@ -110,7 +112,7 @@ test-python: test-build interop ## Build the Python package, check its types, ru
 	@echo "Python: build the package; types, against the code and against the compiled module; its tests"
 	@# Each keeps one processor busy: side by side.
 	{ $(VENV)/bin/basedpyright --level error && $(VENV)/bin/mypy; } & types=$$!; \
-	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --locked --release --features failpoints --quiet; \
+	$(BUILD_PYTHON_PACKAGE); \
 	wait $$types
 	$(VENV)/bin/stubtest libreconstruct._native
 	$(PYTEST) python/tests/test_notebooks.py tests/behaviour $(filter-out %/test_notebooks.py,$(call files_of,python/tests,engine))
@@ -129,10 +131,12 @@ test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
 	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_SERVER) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 
-test-many-machines: test-build interop ## Drive servers on a PostgreSQL and object stores of the tests' own, with all tests of the server
+test-many-machines: test-build interop ## Drive servers on a PostgreSQL and object stores of the tests' own, with all tests of the server and those of the behaviour of all faces on PostgreSQL
 	@$(NOTE_SKIPPED)
 	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) --lib storage::
 	PYTHONPATH=tests $(VENV)/bin/python -m stores --only az --identity cargo test $(TEST_BUILD) --lib storage::object
+	$(BUILD_PYTHON_PACKAGE)
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q tests/behaviour
 	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q tests/rest tests/campaign_many
 	for store in $(TEST_STORES); do \
 		LIBRECONSTRUCT_TEST_SERVERS=2 LIBRECONSTRUCT_TEST_POSTGRES=1 LIBRECONSTRUCT_TEST_STORAGE=$$store $(VENV)/bin/python -m pytest -q tests/rest; \
