@@ -9,8 +9,9 @@ import signal
 import struct
 import subprocess
 import uuid
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 import requests
@@ -22,6 +23,10 @@ from . import media, postgres
 from .server import ENDINGS, CommandFailed, Server
 
 LARGEST = 4 << 20
+# How long the addresses of files hold (rule 68), and those of uploads (rule 26).
+DOWNLOAD_SECONDS, UPLOAD_SECONDS = 15 * 60, 2 * 60 * 60
+# Between the signature of an address and the look at it, on a machine that is busy.
+LOOKED_AT_WITHIN = timedelta(seconds=60)
 
 
 class CloudServer(Server):
@@ -86,10 +91,26 @@ def is_at_the_store(url: str, server: Server) -> bool:
     return urlsplit(url).netloc != urlsplit(server.url).netloc
 
 
+def holds_for(url: str, seconds: int) -> None:
+    """Checks that a store's address holds for so long from now, as it says itself."""
+    query = dict(parse_qsl(urlsplit(url).query))
+    if "se" in query:
+        # Azure's says when it ends.
+        end = datetime.strptime(query["se"], "%Y-%m-%dT%H:%M:%SZ")
+    else:
+        (maker,) = (maker for maker in ("Amz", "Goog") if f"X-{maker}-Expires" in query)
+        assert query[f"X-{maker}-Expires"] == str(seconds)
+        end = datetime.strptime(query[f"X-{maker}-Date"], "%Y%m%dT%H%M%SZ") + timedelta(seconds=seconds)
+    left = end.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
+    whole = timedelta(seconds=seconds)
+    assert whole - LOOKED_AT_WITHIN < left <= whole, (url, left)
+
+
 def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, running, tmp_path):
     server, anna = cloud
     address = anna.upload_url()
     assert is_at_the_store(address["url"], server)
+    holds_for(address["url"], UPLOAD_SECONDS)
     assert set(address) - {"headers"} == {"url", "blob_name"}
     assert anna.try_submit(address["blob_name"]).json() == {"error": "Blob not found. Please verify the upload."}
     disposition = "attachment; filename*=UTF-8''K%C3%BCche%201.mp4"
@@ -108,6 +129,7 @@ def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, running, tmp_
         redirect = anna.get(path)
         assert (redirect.status_code, redirect.headers["Cache-Control"], redirect.content) == (302, "no-store", b"")
         assert is_at_the_store(redirect.headers["Location"], server)
+        holds_for(redirect.headers["Location"], DOWNLOAD_SECONDS)
         found = requests.get(redirect.headers["Location"], timeout=60)
         assert found.status_code == 200 and found.content.startswith(begin)
         assert found.headers["Content-Type"] == ("image/jpeg" if kind == "preview" else "application/octet-stream")
