@@ -2,6 +2,8 @@
 like S3, Azure and Google Cloud Storage. Its secrets come as a variable of the environment.
 """
 
+import base64
+import hashlib
 import json
 import os
 import secrets
@@ -185,6 +187,22 @@ def test_rule_83_what_is_too_large_is_refused_at_its_submission(cloud, tmp_path)
     refused = anna.try_submit(address["blob_name"])
     assert (refused.status_code, refused.json()) == (413, {"error": f"The video is larger than {LARGEST} bytes"})
     assert anna.try_submit(address["blob_name"]).json() == {"error": "Blob not found. Please verify the upload."}
+
+
+def md5(data: bytes) -> str:
+    return "Content-MD5: " + base64.b64encode(hashlib.md5(data).digest()).decode()
+
+
+def test_rule_83_what_does_not_fit_its_digest_is_refused_by_the_store(cloud):
+    """All three check it: SeaweedFS, also behind Google's dialect, and Azurite."""
+    _, anna = cloud
+    address = anna.upload_url()
+    video = media.capture().read_bytes()
+    assert curl_put(address, media.capture(), md5(video + b"x")) == 400
+    refused = anna.try_submit(address["blob_name"])
+    assert (refused.status_code, refused.json()) == (400, {"error": "Blob not found. Please verify the upload."})
+    assert curl_put(address, media.capture(), md5(video)) in (200, 201)
+    assert anna.delete(anna.submit(address["blob_name"])).status_code == 204
 
 
 def test_rule_83_an_address_is_for_one_video_and_for_sending_only(cloud):

@@ -6,8 +6,10 @@ parts. They run on free ports of this machine, keep what they hold in a temporar
 
 What they check of a request, and so what tests on them tell:
 
-- SeaweedFS: SigV4 in headers and in addresses, their end, `response-content-disposition`; conditions; uploads in parts.
-- Azurite: the account's key in headers, SAS with its permissions, times and `rscd`, also by user delegation keys; conditions; blocks.
+- SeaweedFS: SigV4 in headers and in addresses, their end, `response-content-disposition`; `Content-MD5`; conditions; uploads in
+  parts.
+- Azurite: the account's key in headers, SAS with its permissions, times and `rscd`, also by user delegation keys; `Content-MD5`;
+  conditions; blocks.
   Of the token of an identity what it says, and not its signature.
 - Google's: all that SeaweedFS checks but signatures. Those of addresses are verified by the tests of the core.
 """
