@@ -23,6 +23,8 @@ mod test_lost_answers;
 #[cfg(test)]
 mod test_server;
 #[cfg(test)]
+mod test_tls;
+#[cfg(test)]
 mod tests;
 mod transaction;
 mod transfer;

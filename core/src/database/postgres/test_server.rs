@@ -18,6 +18,8 @@ pub(super) fn address_in(folder: &Path, database: &str) -> String {
 pub(super) struct Server {
     folder: PathBuf,
     programs: PathBuf,
+    /// Options of it alone, behind those of all.
+    options: String,
 }
 
 /// The newest PostgreSQL of Debian's places, or that of the search path.
@@ -32,7 +34,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// A command that runs as somebody whom PostgreSQL allows: it refuses to run as root.
-fn as_ordinary_user(program: &Path) -> Command {
+pub(super) fn as_ordinary_user(program: &Path) -> Command {
     // SAFETY: it has no parameters and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return Command::new(program);
@@ -61,7 +63,7 @@ impl Server {
         let folder =
             tempfile::Builder::new().prefix("reconstruct-postgres-").tempdir_in("/tmp").unwrap().keep();
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
-        let server = Self { folder, programs };
+        let server = Self { folder, programs, options: String::new() };
         let made = as_ordinary_user(&server.programs.join("initdb"))
             .args([
                 "--auth=trust",
@@ -86,6 +88,11 @@ impl Server {
         server
     }
 
+    /// Where its files are. It may be written to by whoever runs the server.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -101,10 +108,17 @@ impl Server {
         self.start();
     }
 
+    /// Starts it again with `options` of its own. With another port its socket has another name, by which `sql` does not find it.
+    pub(super) fn restart_with(&mut self, options: String) {
+        self.options = options;
+        self.crash();
+    }
+
     fn control(&self, arguments: &[&str], log: Option<&Path>) {
         let options = format!(
-            "-k {} -c listen_addresses= -c max_connections=300 -c shared_buffers=32MB",
-            self.folder.display()
+            "-k {} -c listen_addresses= -c max_connections=300 -c shared_buffers=32MB {}",
+            self.folder.display(),
+            self.options
         );
         let mut command = as_ordinary_user(&self.programs.join("pg_ctl"));
         command.args(arguments).args(log).arg("-D").arg(self.data());
