@@ -117,7 +117,7 @@ test-python: test-build interop ## Build the Python package, check its types, ru
 	$(VENV)/bin/stubtest libreconstruct._native
 	$(PYTEST) python/tests/test_notebooks.py tests/behaviour $(filter-out %/test_notebooks.py,$(call files_of,python/tests,engine))
 
-test-c: test-build ## Build programs against the C library and run them under sanitizers
+test-c: test-build interop ## Build programs against the C library and run them under sanitizers
 	@$(NOTE_SKIPPED)
 	@echo "C and C++: build programs against the library and run them under sanitizers"
 	$(PYTEST) --dist worksteal $(call files_of,tests/c_library,programs)

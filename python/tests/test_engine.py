@@ -279,6 +279,19 @@ def test_engines_share_rows_and_files_on_many_machines(capture, tmp_path, monkey
     assert "postgres" not in repr(here)
 
 
+def test_engines_share_files_in_an_object_store(s3, flat, tmp_path):
+    from rest import postgres
+
+    shared, storage = tmp_path / "shared", s3.place("s3")
+    address = postgres.settings(shared)["database"]
+    place = {"storage": storage, "secrets": shared / "secrets.json", "workers": 0}
+    with lr.Engine(address, scratch=tmp_path / "here", **place) as here, lr.Engine(address, scratch=tmp_path / "there", **place) as there:
+        job = here.submit(flat)
+        videos = [name for name in s3.look(storage).names() if name.startswith("videos/")]
+        assert [s3.look(storage).read(name) for name in videos] == [flat.read_bytes()]
+        assert there.job(job.job_id).title == "flat.mp4"
+
+
 def test_a_submission_tells_of_its_copy_and_can_be_stopped(flat, tmp_path):
     class Enough(Exception):
         pass

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rest import postgres
+from rest import postgres, storage
 
 from . import binding
 from .binding import RcError, handle, library, structure, text
@@ -23,13 +23,21 @@ def refused(folder, **options) -> RcError:
     return caught.value
 
 
-def test_what_one_machine_submits_another_sees(tmp_path, flat):
+@pytest.mark.parametrize("store", ["folder", "s3"])
+def test_what_one_machine_submits_another_sees(store, request, tmp_path, flat):
     shared = postgres.settings(tmp_path / "shared") | {"secrets": tmp_path / "shared/secrets.json"}
+    files = storage.Folder(tmp_path / "shared")
+    if store == "s3":
+        s3 = request.getfixturevalue("s3")
+        shared["storage"] = s3.place("s3")
+        files = s3.look(shared["storage"])
     here, there = opened(tmp_path / "here", **shared), opened(tmp_path / "there", **shared)
     assert library().rc_engine_folder(there).decode() == str(tmp_path / "there")
     blob = text("rc_engine_import_video", here, str(flat).encode())
     job = handle("rc_engine_submit", here, blob.encode(), None)
     job_id = library().rc_job_id(job)
+    videos = [name for name in files.names() if name.startswith("videos/")]
+    assert [files.read(name) for name in videos] == [flat.read_bytes()]
     seen = handle("rc_engine_job", there, job_id)
     assert json.loads(text("rc_job_json", seen))["job_id"] == job_id.decode()
     # A key of one machine is good on the other.

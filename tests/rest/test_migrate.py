@@ -95,6 +95,17 @@ def test_a_client_notices_nothing(old, tmp_path):
     assert result(migrate(server, to))["before"]
 
 
+def test_the_files_go_to_an_object_store(old, s3, tmp_path):
+    server, client, known = old
+    to = place(tmp_path / "place") | {"storage": s3.place("s3")}
+    moved = result(migrate(server, to))
+    assert (moved["jobs"], moved["files"]) == (2, 2)
+    there = s3.look(to["storage"])
+    videos = [name for name in there.names() if name.startswith("videos/")]
+    assert [there.read(name) for name in videos] == [known["video"]] * 2
+    check_new(server, client, known, to, tmp_path)
+
+
 def test_what_works_on_the_folder_keeps_it(old, tmp_path):
     server, _, _ = old
     to = place(tmp_path / "place")
