@@ -347,3 +347,116 @@ fn a_disk_with_too_little_space_left_takes_no_job() {
     assert_eq!(error.kind(), ErrorKind::DiskFull);
     assert!(error.message().contains(&u64::MAX.to_string()), "{error}");
 }
+
+/// Looks at a video as the pipeline does, by what `does` finds in it.
+struct Looks<F>(F);
+
+impl<F: Fn(&Path, &Path, &Control) -> Result<()> + Send + Sync> Runner for Looks<F> {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        (self.0)(video, workspace, control)?;
+        SmallScenes.run(video, workspace, options, control)
+    }
+}
+
+/// Lets a worker see to one job by looking at its video so.
+fn look(w: &World, does: impl Fn(&Path, &Path, &Control) -> Result<()> + Send + Sync) {
+    let (options, cancel, runner) = (options(), CancelToken::new(), Looks(does));
+    let mut worker = Worker::new(&w.service, &options, &cancel, &runner).unwrap();
+    assert_eq!(worker.work_once().unwrap(), Worked::Done);
+}
+
+fn bad_video() -> Result<()> {
+    Err(Error::new(ErrorKind::InvalidMedia, "Input/output error"))
+}
+
+/// What can be opened and not be read.
+#[cfg(unix)]
+fn break_disk_under(video: &Path) {
+    fs::remove_file(video).unwrap();
+    fs::create_dir(video).unwrap();
+}
+
+#[cfg(unix)]
+fn mend_disk_under(video: &Path) {
+    fs::remove_dir(video).unwrap();
+    fs::write(video, "a video").unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_video_that_the_disk_does_not_read_costs_no_job() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    for attempt in 1..=2 {
+        look(&w, |video, _, _| {
+            break_disk_under(video);
+            bad_video()
+        });
+        assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+        assert_eq!(w.job(job).details.attempt, attempt);
+        let entries = fs::read_dir(w.folder.path().join("videos")).unwrap();
+        entries.for_each(|entry| mend_disk_under(&entry.unwrap().path()));
+    }
+    look(&w, |_, _, _| Ok(()));
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}
+
+#[test]
+fn a_video_that_is_not_what_came_is_no_fault_of_its_job() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    look(&w, |video, _, _| {
+        // Of the same size.
+        fs::write(video, "a vidEo").unwrap();
+        bad_video()
+    });
+    assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+    assert!(w.service.log(w.anna, job).unwrap().contains("not the 7 that were uploaded"));
+}
+
+#[test]
+fn a_video_that_is_as_it_came_and_bad_fails_its_job_at_once() {
+    let w = World::new();
+    let (job, looks) = (w.submit(w.anna), AtomicU32::new(0));
+    look(&w, |_, _, _| {
+        looks.fetch_add(1, Ordering::SeqCst);
+        bad_video()
+    });
+    assert_eq!((w.job(job).status, w.job(job).details.attempt), (JobStatus::Failed, 1));
+    assert_eq!(w.job(job).details.failure.unwrap().code, "invalid_media");
+    assert_eq!(looks.into_inner(), 2);
+}
+
+#[test]
+fn no_scene_is_made_of_the_part_of_a_video_that_the_disk_reads() {
+    use crate::control::Warning;
+    use crate::stage::Stage;
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let cut_off = |control: &Control| {
+        control.warn(Stage::Frames, Warning::new("video_cut_off", "only 9 frames could be decoded"));
+        control.check()
+    };
+    look(&w, |video, workspace, control| {
+        fs::write(video, "a vid").unwrap();
+        fs::create_dir_all(workspace).unwrap();
+        fs::write(workspace.join("frames"), "half of them").unwrap();
+        let stopped = cut_off(control);
+        fs::write(video, "a video").unwrap();
+        stopped
+    });
+    assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+    // What is whole and damaged is worked on, by an attempt that begins anew.
+    look(&w, |_, workspace, control| {
+        assert!(!workspace.join("frames").exists());
+        cut_off(control)
+    });
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+    assert_eq!(w.job(job).details.warnings.len(), 1);
+}

@@ -123,6 +123,23 @@ impl Service {
         Ok(path)
     }
 
+    /// Reads all of a job's file, which lies at `file`, and holds it to what came. Nothing is known of one without a row.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be read or has other bytes; [`ErrorKind::NotFound`], [`ErrorKind::Cancelled`], the database's.
+    pub(super) fn check_video(
+        &self,
+        name: &BlobName,
+        version: u64,
+        file: &Path,
+        control: &Control,
+    ) -> Result<()> {
+        let row = self.inner.database.upload(name)?.and_then(|upload| upload.video);
+        let Some(video) = row.filter(|video| video.version == version) else { return Ok(()) };
+        let opened = File::open(file).map_err(|e| Error::io("open", file, e))?;
+        read_checked(opened, &video, control, |e| Error::io("read", file, e), |_| Ok(()))
+    }
+
     /// What the pipeline is given of a job's file: a video as it is, of an archive the folder of its pictures. They are unpacked into
     /// `folder`, the workspace of the job, once.
     ///
@@ -221,14 +238,30 @@ pub(super) fn copy_in(folder: &Path, name: &BlobName) -> PathBuf {
 /// Copies the video to the new file `to`, and holds it to the size and, where it is known, the hash that it had when it came.
 fn copy_checked(blob: &mut BlobReader, video: &UploadedVideo, to: &Path, control: &Control) -> Result<()> {
     let mut copy = File::create(to).map_err(|e| Error::io("create", to, e))?;
+    let failed = |e| Error::io("copy the video to", to, e);
+    read_checked(&mut blob.file, video, control, failed, |piece| {
+        copy.write_all(piece).map_err(|e| Error::io("write", to, e))
+    })?;
+    copy.sync_all().map_err(|e| Error::io("write", to, e))
+}
+
+/// Reads all of the video `from` somewhere, gives `take` what comes, and holds it to the size and, where it is known, the hash that it had
+/// when it came. `failed` says what could not be read.
+fn read_checked(
+    mut from: impl Read,
+    video: &UploadedVideo,
+    control: &Control,
+    failed: impl Fn(io::Error) -> Error,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let (mut sha256, mut buffer, mut size) = (Sha256::new(), vec![0; PIECE], 0);
     loop {
         control.check()?;
-        let count = blob.file.read(&mut buffer).map_err(|e| Error::io("copy the video to", to, e))?;
+        let count = from.read(&mut buffer).map_err(&failed)?;
         let Some(piece) = buffer.get(..count).filter(|piece| !piece.is_empty()) else { break };
         sha256.update(piece);
         size += count as u64;
-        copy.write_all(piece).map_err(|e| Error::io("write", to, e))?;
+        take(piece)?;
     }
     let sha256 = <[u8; 32]>::from(sha256.finalize());
     if size != video.size || video.sha256.is_some_and(|expected| expected != sha256) {
@@ -239,7 +272,7 @@ fn copy_checked(blob: &mut BlobReader, video: &UploadedVideo, to: &Path, control
         )
         .hint("`reconstruct doctor` looks through the storage"));
     }
-    copy.sync_all().map_err(|e| Error::io("write", to, e))
+    Ok(())
 }
 
 #[cfg(test)]

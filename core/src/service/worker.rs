@@ -13,6 +13,7 @@ mod hold;
 mod patience;
 mod priority;
 mod storing;
+mod video_check;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +41,7 @@ use hold::WATCH;
 use patience::Patience;
 use priority::lower_priority;
 use storing::Storing;
+use video_check::VideoCheck;
 use watch::{Stop, Watch, Watched, Watching};
 
 /// How often an idle worker looks for jobs that another process submitted.
@@ -356,15 +358,18 @@ impl<'a> Worker<'a> {
             let work = move || {
                 lower_priority(niceness);
                 let run = || {
-                    let video =
+                    let file =
                         self.service.video_to_work_on(&name, version, workspace.folder(), &control)?;
-                    let video = self.service.input_of(video, workspace.folder(), &control)?;
-                    if let Some(handing_over) = handing_over {
-                        let takeover =
-                            Takeover { job: claim.lease.job, folder: &folder, control: &control, log: &log };
-                        handing_over.orders.begin(self.service.take_over(&takeover, &video, &options)?);
-                    }
-                    self.runner.run(&video, &folder, &options, &control)
+                    let check = VideoCheck::new(self.service, (name, version), file.clone(), &control);
+                    let made = self.service.input_of(file, workspace.folder(), &control).and_then(|video| {
+                        if let Some(handing_over) = handing_over {
+                            let job = claim.lease.job;
+                            let takeover = Takeover { job, folder: &folder, control: &control, log: &log };
+                            handing_over.orders.begin(self.service.take_over(&takeover, &video, &options)?);
+                        }
+                        self.runner.run(&video, &folder, &options, &check.control())
+                    });
+                    check.judge(made)
                 };
                 let result = catch_unwind(AssertUnwindSafe(|| self.pool.install(run)));
                 // The receiver is there until this is sent.

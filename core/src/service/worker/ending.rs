@@ -18,6 +18,7 @@ use super::Worker;
 use super::hold::Hold;
 use super::priority::lower_priority;
 use super::storing::LOOK_AT_STORING;
+use super::video_check::UnreadableVideo;
 use crate::control::CancelToken;
 use crate::database::{Claim, Lease, LeaseState, Publication, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
@@ -150,6 +151,12 @@ impl Worker<'_> {
         if let Some(workspace) = &workspace {
             self.log(workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
         }
+        // Before anything else, as another attempt would go on with it.
+        if error.source().is_some_and(|cause| cause.is::<UnreadableVideo>())
+            && let Some(workspace) = &workspace
+        {
+            self.begin_anew(lease, workspace, "the video could not be read as it came");
+        }
         // Also what looks like a fault of the job may be the machine's: a program that is missing, a file that cannot be read.
         let mut proof = self.machine.prove();
         let is_full = |error: &Error| error.kind() == ErrorKind::DiskFull;
@@ -207,6 +214,14 @@ impl Worker<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Removes what the job has left in its workspace, as it is not to be gone on with.
+    fn begin_anew(&self, lease: &Lease, workspace: &JobWorkspace, why: &str) {
+        self.log(workspace, &format!("{why}; what the job has left is removed"));
+        if let Err(error) = workspace.clear() {
+            log::warn!("job {}: {error:?}", lease.job);
+        }
     }
 
     /// Whether the disk would have enough room without what the job has left on it.
