@@ -38,6 +38,8 @@ mod solid;
 mod support_plane;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "service")]
+mod usable_weights;
 mod views;
 mod weights;
 
@@ -48,4 +50,6 @@ pub use network::{NETWORK_SIDE, SaliencyNetwork};
 pub use object_point::ObjectPoint;
 pub use object_poses::{ObjectPoses, PosesFrom, reconstruct_object};
 pub use outside::ObjectOutline;
+#[cfg(feature = "service")]
+pub(crate) use usable_weights::check_model;
 pub use weights::{MODEL_FILE, MODEL_SHA256, MODEL_VARIABLE, find_model, set_model_place};

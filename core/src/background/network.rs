@@ -38,6 +38,15 @@ impl SaliencyNetwork {
     /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is no network with this input and output;
     /// [`ErrorKind::Unsupported`] in a library that was built without the feature `background`.
     pub fn open(path: &Path) -> Result<Self> {
+        let opened = Self::read(path);
+        #[cfg(feature = "service")]
+        if let Err(error) = &opened {
+            super::usable_weights::note_trouble(path, error);
+        }
+        opened
+    }
+
+    fn read(path: &Path) -> Result<Self> {
         let unusable = |why: String| {
             Error::new(ErrorKind::InvalidFile, format!("{} is no mask model: {why}", path.display()))
                 .hint("an ONNX file with the inputs and outputs of U²-Net (320 x 320) is needed")

@@ -36,7 +36,7 @@ pub trait Runner: Send + Sync {
         Ok(())
     }
 
-    /// Whether there is what removing the background needs.
+    /// Whether there is what removing the background needs, and it can be used. Asked often, so it must cost little.
     fn can_make_masks(&self) -> bool {
         true
     }
@@ -175,7 +175,7 @@ impl Runner for PipelineRunner {
     }
 
     fn can_make_masks(&self) -> bool {
-        background::find_model(None).is_ok()
+        background::check_model().is_ok()
     }
 }
 

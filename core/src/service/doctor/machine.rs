@@ -1,6 +1,7 @@
 //! What the work needs of this machine.
 
 use super::finding::Finding;
+use crate::error::ErrorKind;
 use crate::raster::{self, DeviceChoice};
 use crate::{background, video};
 
@@ -38,11 +39,14 @@ pub(super) fn examine(device: &DeviceChoice, findings: &mut Vec<Finding>) {
         }
         Ok(_) => {}
     }
-    if let Err(error) = background::find_model(None) {
-        findings.push(Finding::note(
-            "no_mask_model",
-            "the weights that find the object are not installed: jobs with remove_background wait for a worker that has them",
-            error.hint_text().unwrap_or_default(),
-        ));
+    if let Err(error) = background::check_model() {
+        let wait = "jobs with remove_background wait for a worker that has them";
+        let what = match error.kind() {
+            ErrorKind::NotFound => {
+                format!("the weights that find the object are not installed: {wait}")
+            }
+            _ => format!("the weights that find the object cannot be used ({}): {wait}", error.message()),
+        };
+        findings.push(Finding::note("no_mask_model", what, error.hint_text().unwrap_or_default()));
     }
 }
