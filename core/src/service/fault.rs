@@ -20,12 +20,13 @@ impl Fault {
         match kind {
             // How long a step takes depends on what else the machine does.
             DiskFull | Io | Gpu | NoGpu | FfmpegMissing | DeadlineExceeded => Fault::Machine,
+            // A bad file of the user's is `InvalidMedia`. This one the worker has made, or brings along.
+            InvalidFile => Fault::Machine,
             Internal => Fault::Program,
             InvalidArgument
             | Unsupported
             | NotFound
             | InvalidMedia
-            | InvalidFile
             | TooFewFrames
             | InsufficientFeatures
             | InsufficientParallax

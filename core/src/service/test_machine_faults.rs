@@ -460,3 +460,81 @@ fn no_scene_is_made_of_the_part_of_a_video_that_the_disk_reads() {
     assert_eq!(w.job(job).status, JobStatus::Finished);
     assert_eq!(w.job(job).details.warnings.len(), 1);
 }
+
+/// A machine on which the mask model breaks under a job, as it is told.
+struct Unmasked {
+    is_broken: AtomicBool,
+    kind: ErrorKind,
+}
+
+impl Runner for Unmasked {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        match options.remove_background && self.is_broken.load(Ordering::SeqCst) {
+            true => Err(Error::new(self.kind, "u2netp.onnx")),
+            false => SmallScenes.run(video, workspace, options, control),
+        }
+    }
+
+    fn can_make_masks(&self) -> bool {
+        // The first time it is asked, before it takes the job, it is still in order.
+        !self.is_broken.fetch_or(true, Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn weights_that_break_under_a_job_cost_it_nothing_and_keep_no_other_from_work() {
+    for kind in [ErrorKind::InvalidFile, ErrorKind::NotFound, ErrorKind::Io] {
+        let w = World::new();
+        let request = crate::job::JobRequest::new(w.upload(w.anna));
+        let request = crate::job::JobRequest { remove_background: true, ..request };
+        let masked = w.submit_with(request, w.anna, None).unwrap().body.job_id;
+        let plain = w.submit(w.anna);
+        let unmasked = Unmasked { is_broken: AtomicBool::new(false), kind };
+        let (options, cancel) = (options(), CancelToken::new());
+        let mut worker = Worker::new(&w.service, &options, &cancel, &unmasked).unwrap();
+        assert_eq!(worker.work_once().unwrap_err().kind(), kind);
+        assert_eq!(w.job(masked).status, JobStatus::Queued { position: Some(1) });
+        assert_eq!(worker.work_once().unwrap(), Worked::Done);
+        assert_eq!(w.job(plain).status, JobStatus::Finished);
+        assert_eq!(worker.work_once().unwrap(), Worked::Nothing);
+        w.finish_one();
+        assert_eq!(w.job(masked).status, JobStatus::Finished);
+    }
+}
+
+#[test]
+fn a_damaged_file_of_the_work_costs_no_job_and_is_not_gone_on_with() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let damaged = |_: &Path, workspace: &Path, _: &Control| {
+        let frame = workspace.join("frame.jpg");
+        if !frame.exists() {
+            fs::create_dir_all(workspace).unwrap();
+            fs::write(&frame, "damaged").unwrap();
+        }
+        Err(Error::new(ErrorKind::InvalidFile, "frame.jpg is damaged"))
+    };
+    look(&w, damaged);
+    assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+    look(&w, |_, workspace, _| {
+        assert!(!workspace.join("frame.jpg").exists());
+        Ok(())
+    });
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}
+
+#[test]
+fn a_file_of_the_work_that_is_gone_costs_no_job() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    look(&w, |_, workspace, _| Err(Error::io("open", workspace, std::io::ErrorKind::NotFound.into())));
+    assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+    look(&w, |_, _, _| Ok(()));
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}

@@ -128,7 +128,18 @@ impl Worker<'_> {
         workspace: Option<JobWorkspace>,
         error: &Error,
     ) -> Result<()> {
-        self.fail_by(Fault::of(error.kind()), claim, workspace, error)
+        let fault = match error.kind() {
+            // A file that the worker has made, or brings along, as the user's is there.
+            ErrorKind::NotFound if self.has_video(claim) => Fault::Machine,
+            kind => Fault::of(kind),
+        };
+        self.fail_by(fault, claim, workspace, error)
+    }
+
+    /// Whether the storage has the video of the job, as far as can be told.
+    fn has_video(&self, claim: &Claim) -> bool {
+        let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
+        !matches!(self.service.inner.storage.metadata(&key), Ok(None))
     }
 
     /// The same, when it is known whose fault it is.
@@ -179,9 +190,27 @@ impl Worker<'_> {
             self.give_back(lease)?;
             return Err(trouble);
         }
+        // Its weights are gone or damaged: the job is for another machine, and others can be worked on here.
+        let may_be_weights =
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFile | ErrorKind::Io);
+        if may_be_weights && claim.request.remove_background && !self.runner.can_make_masks() {
+            if let Some(workspace) = &workspace {
+                self.log(workspace, "this machine cannot make masks now; the job goes back to the queue");
+            }
+            drop(workspace);
+            self.give_back(lease)?;
+            return Err(Error::new(error.kind(), failure.message));
+        }
         // The scene may be published though it was not heard of: then the log of this attempt is the job's, and stays as it is.
         if inner.database.lease_state(lease)? == LeaseState::Lost {
             return self.leave(lease, workspace);
+        }
+        if error.kind() == ErrorKind::InvalidFile
+            && let Some(workspace) = &workspace
+        {
+            self.begin_anew(lease, workspace, "a file of the work is damaged");
+            // It may be stored as it is.
+            self.remove_later(|service| service.remove_checkpoints(lease.job));
         }
         let (fault, failure) = self.with_missing_video(fault, failure, claim, error);
         let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
