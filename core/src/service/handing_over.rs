@@ -1,8 +1,8 @@
 //! What a job has reached goes to the storage beside the work, so that another machine can go on with it when this one is lost.
 //!
-//! A finished stage is stored as soon as the next one has begun; the state of the training every few minutes, and once more when
-//! the worker is asked to end or its disk is full. The work never waits for it, and no job fails by it: what cannot be stored now is tried again
-//! with the next.
+//! A finished stage is stored as soon as the next one has begun; the state of the training every few minutes, counted from
+//! when the last one was made, and once more when the worker is asked to end or its disk is full. The work never waits for it,
+//! and no job fails by it: what cannot be stored now is tried again with the next.
 //!
 //! Who has lost the lease of the job without knowing it (its machine stood still, its network was gone) may still store what it
 //! has, late, and that does no harm. It stores under a name that nobody else uses, so it replaces nothing. What it stores was
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::Service;
 use super::archive::ArchiveWriter;
@@ -122,7 +122,7 @@ struct Stored {
     states: Vec<BlobKey>,
     /// Steps of the newest.
     step: u32,
-    /// When that was stored, or training began.
+    /// When that was made, or training began here.
     since: Option<Instant>,
     /// After a failure: not before.
     not_before: Option<Instant>,
@@ -161,6 +161,8 @@ impl HandingOver<'_> {
 
     fn store_all(&self, stored: &mut Stored, is_last: bool) {
         let Some(now) = (self.at_work_on)() else { return };
+        // Before the stages are stored, which may take a minute: the training goes on meanwhile.
+        let since = (now == Stage::Train).then(|| *stored.since.get_or_insert_with(Instant::now));
         for stage in STAGES.into_iter().filter(|stage| *stage < now) {
             if !stored.stages.contains(&stage) {
                 let what = self.store_stage(stage);
@@ -169,18 +171,11 @@ impl HandingOver<'_> {
                 }
             }
         }
-        if now != Stage::Train {
-            return;
-        }
+        let Some(since) = since else { return };
         let every = Duration::from_secs(self.service.inner.options.checkpoint_seconds);
-        let since = *stored.since.get_or_insert_with(Instant::now);
         if is_last || since.elapsed() >= every {
-            let what = self.store_state(stored);
-            let is_new = matches!(what, Ok(Some(_)));
+            let what = self.store_state(stored, since);
             self.note(stored, "the state of the training", what);
-            if is_new {
-                stored.since = Some(Instant::now());
-            }
         }
     }
 
@@ -223,12 +218,14 @@ impl HandingOver<'_> {
         Ok(Some(format!("{size} bytes")))
     }
 
-    fn store_state(&self, stored: &mut Stored) -> Result<Option<String>> {
+    /// Stores the newest state of the training, if it is newer than the one that is stored; that was made at `since`.
+    fn store_state(&self, stored: &mut Stored, since: Instant) -> Result<Option<String>> {
         // The file is open now: what the training writes next takes its name, and leaves it as it is.
         let Some(state) = TrainingState::of(&self.folder)?.filter(|state| state.step > stored.step) else {
             return Ok(None);
         };
         let (step, size) = (state.step, state.size);
+        let made = moment_of(state.file.metadata().and_then(|file| file.modified()).ok(), since);
         let key = self.key(Reached::Training { step })?;
         if !self.may_store(size)? {
             return Ok(None);
@@ -237,6 +234,8 @@ impl HandingOver<'_> {
             archive.append(Path::new("state"), size, state.file.take(size))
         })?;
         stored.step = step;
+        // Not from now on: what was trained since then, before and during this upload, would be lost too.
+        stored.since = Some(made);
         stored.states.push(key);
         stored.states = stored.states.split_off(stored.states.len().saturating_sub(STATES));
         self.remove_others(&stored.states)?;
@@ -330,6 +329,13 @@ impl Stored {
     }
 }
 
+/// When a file was written whose time is `written`: now if that is not known or lies ahead, and not before `earliest`, as
+/// the clock of the system may have been set meanwhile.
+fn moment_of(written: Option<SystemTime>, earliest: Instant) -> Instant {
+    let age = written.and_then(|time| time.elapsed().ok()).unwrap_or_default();
+    Instant::now().checked_sub(age).map_or(earliest, |moment| moment.max(earliest))
+}
+
 /// A blob whose writing ends when that is asked for.
 struct Stoppable<'a> {
     blob: Box<dyn StagedBlob>,
@@ -360,6 +366,36 @@ impl Write for Stoppable<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::ServiceOptions;
+    use crate::train::TrainOptions;
+
+    /// What docs/many-machines.md says.
+    #[test]
+    fn with_the_defaults_a_lost_machine_costs_at_most_five_minutes_of_training() {
+        // Seconds from the moment at which a state is copied until its file is on the disk of the machine, and seen there.
+        const WRITING: u64 = 15;
+        // Seconds that it takes to the storage.
+        const UPLOAD: u64 = 60;
+        let every = ServiceOptions::default().checkpoint_seconds;
+        let own = u64::from(TrainOptions::default().checkpoint_interval_seconds);
+        // When one is due, there is a newer one than the last that was stored.
+        assert!(own + WRITING <= every, "{own}, {every}");
+        // Just before the next one has arrived, the stored one is the oldest.
+        assert!(WRITING + every + UPLOAD <= 300, "{every}");
+    }
+
+    #[test]
+    fn a_state_counts_from_when_it_was_made_and_not_from_when_it_was_stored() {
+        let now = Instant::now();
+        let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap();
+        let written = |seconds| SystemTime::now().checked_sub(Duration::from_secs(seconds));
+        let age = |moment: Instant| now.saturating_duration_since(moment).as_secs_f64().round();
+        assert_eq!(age(moment_of(written(60), ago(300))), 60.0);
+        // The clock was set ahead or back.
+        assert_eq!(moment_of(written(3600), ago(300)), ago(300));
+        assert_eq!(age(moment_of(SystemTime::now().checked_add(Duration::from_secs(60)), ago(300))), 0.0);
+        assert_eq!(age(moment_of(None, ago(300))), 0.0);
+    }
 
     #[test]
     fn the_last_order_takes_along_what_was_not_heard_of_before() {

@@ -30,9 +30,10 @@ pub struct ServiceOptions {
     pub queue: QueueOrder,
     /// How long a job may be worked on in all its attempts, hours; then it fails. 0: no limit.
     pub max_job_hours: u64,
-    /// How often at most the state of a training is stored for other machines, seconds, 1 to 86,400: so much of it is lost
-    /// with its machine, and the minute between two of the states that it keeps itself. Only where many machines share the
-    /// rows. A state of a million Gaussians has 0.7 GB.
+    /// How old the stored state of a training is when a newer one is stored for other machines, seconds, 1 to 86,400. With
+    /// its machine so much of it is lost at most, what the upload takes and seconds to write it. It keeps a state itself once
+    /// a minute: below that it is as if it were 60. Only where many machines share the rows. A state of a million Gaussians
+    /// has 0.7 GB.
     pub checkpoint_seconds: u64,
 }
 
@@ -46,7 +47,7 @@ impl Default for ServiceOptions {
             min_free_bytes: 1 << 30,
             queue: QueueOrder::default(),
             max_job_hours: 48,
-            checkpoint_seconds: 270,
+            checkpoint_seconds: 225,
         }
     }
 }
