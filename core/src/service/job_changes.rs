@@ -12,7 +12,7 @@ use crate::stage::Stage;
 pub struct JobChange<'a> {
     /// The job.
     pub job: JobId,
-    /// Whose it is, if that is known here: not of a job that was taken from a dead worker.
+    /// Whose it is, if that is known here: not of a job that was taken from a dead worker or whose files were lost.
     pub user: Option<UserId>,
     /// The number of the attempt, if a worker tells.
     pub attempt: Option<u32>,
@@ -36,7 +36,8 @@ pub enum JobEvent<'a> {
     Stage(Stage),
     /// It waits again at its old place.
     GivenBack {
-        /// Why: `unharmed`, `occupied`, `disturbed`, `crashed`, or `worker_gone`.
+        /// Why: `unharmed`, `occupied`, `disturbed`, `crashed`, `worker_gone`, or `files_lost` of a job that was finished and is
+        /// done again.
         why: &'a str,
     },
     /// It failed for good.
@@ -123,6 +124,41 @@ pub(super) fn tell(change: &JobChange<'_>) {
     match LISTENER.get() {
         Some(listener) => listener(change),
         None => log::info!(target: "job", "{change}"),
+    }
+}
+
+/// Tells of a change that no worker and no owner has made.
+pub(super) fn tell_of(job: JobId, what: JobEvent<'_>) {
+    tell(&JobChange { job, user: None, attempt: None, worker: None, what, when: SystemTime::now() });
+}
+
+/// For tests: what is told in this process.
+#[cfg(test)]
+pub(in crate::service) mod hearing {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::on_job_change;
+    use crate::job::JobId;
+
+    static HEARD: Mutex<Vec<(JobId, String)>> = Mutex::new(Vec::new());
+
+    /// Listens from now on, for all tests.
+    pub(in crate::service) fn begin() {
+        on_job_change(|change| {
+            let heard = (change.job, change.to_string());
+            HEARD.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
+        });
+    }
+
+    /// How the changes of `job` read since somebody listens that have this name, the oldest first.
+    pub(in crate::service) fn of(job: JobId, event: &str) -> Vec<String> {
+        let heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = format!("job {job}: {event}");
+        heard
+            .iter()
+            .filter(|(of, text)| *of == job && text.starts_with(&begin))
+            .map(|(_, t)| t.clone())
+            .collect()
     }
 }
 

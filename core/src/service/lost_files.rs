@@ -11,7 +11,7 @@ use crate::storage::{BlobKey, Storage};
 pub(super) const SOME_FILES: u32 = 16;
 
 /// The code with which a job fails whose files were lost on the server.
-const CODE: &str = "files_lost";
+pub(super) const FILES_LOST: &str = "files_lost";
 
 /// The stored file that a row names.
 pub(super) fn key_of(file: RowsFile) -> BlobKey {
@@ -47,7 +47,7 @@ pub(super) fn one_missing(
 /// Makes the rows no longer name a file that is lost. Lost videos come before lost artifacts: without its video a job cannot be
 /// done again.
 pub(super) fn lose(rows: &(impl UpkeepRows + ?Sized), file: RowsFile) -> Result<Lost> {
-    let failure = |message: &str| Failure { code: CODE.to_owned(), message: message.to_owned() };
+    let failure = |message: &str| Failure { code: FILES_LOST.to_owned(), message: message.to_owned() };
     match file {
         RowsFile::Video { name, version } => {
             let failure = failure("the video of this job was lost on the server: upload it again");

@@ -4,12 +4,12 @@
 //! only if its name is one of ours, and either its row says that nobody needs it or there is no row for it any more.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::Service;
-use super::job_changes::{JobChange, JobEvent, tell};
+use super::job_changes::{JobEvent, tell_of};
 use super::needed::{ORPHAN_AGE, is_needed};
 use super::workspace;
 use crate::database::{DeletedJob, FileOwner, Reclaimed, Upload};
@@ -196,11 +196,9 @@ impl Service {
         if reclaimed.queued.len() + reclaimed.failed.len() > 0 {
             inner.changes.notify();
         }
-        let when = SystemTime::now();
-        let told = |job, what| tell(&JobChange { job, user: None, attempt: None, worker: None, what, when });
-        reclaimed.queued.iter().for_each(|job| told(*job, JobEvent::GivenBack { why: "worker_gone" }));
+        reclaimed.queued.iter().for_each(|job| tell_of(*job, JobEvent::GivenBack { why: "worker_gone" }));
         // What a job fails with whose workers died over it again and again.
-        reclaimed.failed.iter().for_each(|job| told(*job, JobEvent::Failed { code: "crashed" }));
+        reclaimed.failed.iter().for_each(|job| tell_of(*job, JobEvent::Failed { code: "crashed" }));
         Ok(reclaimed)
     }
 

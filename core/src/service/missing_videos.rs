@@ -6,6 +6,7 @@
 //! service of one folder a missing file is a matter for the doctor.
 
 use super::Service;
+use super::job_changes::{JobEvent, tell_of};
 use super::machine::try_storage;
 use crate::error::Result;
 use crate::job::{BlobName, Failure};
@@ -45,6 +46,7 @@ impl Service {
                 ended.len()
             );
             self.inner.changes.notify();
+            ended.iter().for_each(|job| tell_of(*job, JobEvent::Failed { code: Failure::VIDEO_MISSING }));
         }
         Ok(ended.len() as u64)
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use super::job_changes::hearing;
 use super::test_machines::{ANNOUNCED, Machine, World};
 use super::test_world::SmallScenes;
 use super::worker::Worked;
@@ -279,6 +280,7 @@ fn a_job_whose_video_is_missing_is_not_found() {
     let name = here.upload(b"a video");
     let jobs = [(); 2].map(|()| here.submit_sent(&name).unwrap());
     let other = here.submit(b"another video");
+    hearing::begin();
     here.service.look_for_waiting_videos().unwrap();
     assert!(matches!(here.status(jobs[0]), JobStatus::Queued { position: Some(1) }));
     here.lose_video(&name);
@@ -306,6 +308,16 @@ fn a_job_whose_video_is_missing_is_not_found() {
     assert_eq!(here.service.look_for_waiting_videos().unwrap(), 1);
     assert!(matches!(here.status(waiting[0]), JobStatus::Queued { .. }));
     assert_eq!(here.status(waiting[1]), JobStatus::NotFound);
+    // Each end is told once, whoever has found out.
+    for (job, more) in [(jobs[0], true), (jobs[1], false), (waiting[1], false), (waiting[0], false)] {
+        let told = hearing::of(job, "failed");
+        let expected = format!("job {job}: failed (video_missing)");
+        assert_eq!(told.len(), usize::from(job != waiting[0]), "{told:?}");
+        assert!(
+            told.iter().all(|t| if more { t.starts_with(&expected) } else { *t == expected }),
+            "{told:?}"
+        );
+    }
     here.service.delete(user, waiting[1]).unwrap();
     assert_eq!(here.service.job(user, waiting[1]).unwrap_err().kind(), ErrorKind::NotFound);
 }

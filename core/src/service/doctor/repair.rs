@@ -9,7 +9,8 @@ use super::finding::{Diagnosis, Repair};
 use crate::database::{Lost, RowsFile};
 use crate::error::{Error, Result};
 use crate::files::{create_private_file, create_private_folder, rename, replace_atomically};
-use crate::service::lost_files::{key_of, lose};
+use crate::service::job_changes::{JobEvent, tell_of};
+use crate::service::lost_files::{FILES_LOST, key_of, lose};
 use crate::service::{Addresses, Inner, Service, ServiceOptions, layout};
 use crate::storage::{BlobKey, Storage};
 
@@ -121,10 +122,14 @@ impl Service {
                 ));
             }
             Lost::Forgotten => format!("{key} is no longer named by a row"),
-            Lost::Queued(job) => format!("the job {job} is in the queue again"),
+            Lost::Queued(job) => {
+                tell_of(*job, JobEvent::GivenBack { why: FILES_LOST });
+                format!("the job {job} is in the queue again")
+            }
             Lost::Failed(jobs) => {
+                jobs.iter().for_each(|job| tell_of(*job, JobEvent::Failed { code: FILES_LOST }));
                 let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-                format!("failed with files_lost: {}", jobs.join(", "))
+                format!("failed with {FILES_LOST}: {}", jobs.join(", "))
             }
         };
         // What is left of a damaged file may be worth something to somebody.

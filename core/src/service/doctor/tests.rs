@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::{Diagnosis, Finding, Severity};
 use crate::error::ErrorKind;
 use crate::job::{ArtifactKind, JobId, JobStatus};
+use crate::service::job_changes::hearing;
 use crate::service::needed::ORPHAN_AGE;
 use crate::service::test_world::{World, open};
 use crate::service::{Service, ServiceOptions, layout};
@@ -112,8 +113,13 @@ fn a_finished_job_without_its_scene_is_taken_back() {
     assert_eq!(problems, ["artifact_lost", "scene_lost", "scene_lost", "video_lost", "video_lost"]);
     assert!(found.iter().any(|f| f.message.contains("has 7 bytes and should have")), "{found:?}");
 
+    hearing::begin();
     let done = repair(&folder);
     assert!(done.iter().any(|m| *m == format!("the job {again} is in the queue again")), "{done:?}");
+    assert_eq!(hearing::of(again, "given_back"), [format!("job {again}: given_back (files_lost)")]);
+    for job in [never, waits] {
+        assert_eq!(hearing::of(job, "failed"), [format!("job {job}: failed (files_lost)")]);
+    }
     assert_eq!(codes(&folder), ["in_use"]);
     assert_eq!(w.job(again).status, JobStatus::Queued { position: Some(1) });
     assert_eq!(w.job(whole).status, JobStatus::Finished);
