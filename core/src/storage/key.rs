@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::job::{ArtifactKind, BlobName, JobId};
 use crate::stage::Stage;
 
-/// Names one blob.
+/// Names one blob. Not whose it is: that says its row alone, by which every access is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlobKey {
     /// An uploaded video. Each transfer to the same address is another version.
