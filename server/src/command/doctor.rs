@@ -10,6 +10,8 @@ use toml::Table;
 
 use super::data::DataArguments;
 use crate::context::{Global, print_result};
+use crate::http::log;
+use crate::telemetry;
 
 /// Say what is wrong with a service and its machine
 ///
@@ -19,7 +21,8 @@ use crate::context::{Global, print_result};
 ///
 /// --repair sees to what can be mended safely, says what it did, and looks again. It takes back what rows say about files that
 /// are lost: a finished job without its scene goes to the queue if its video is still there, and otherwise fails with the code
-/// files_lost. It removes nothing that may be somebody's: files that no row names are moved to set-aside/ in the folder.
+/// files_lost; each such job is a line in the log, on standard error. It removes nothing that may be somebody's: files that no
+/// row names are moved to set-aside/ in the folder.
 ///
 /// With --database and --storage it looks at a service that many machines share: whether both can be reached from here, how
 /// PostgreSQL is set up (commits that a power cut takes back, a stand-by, connections, clocks), the form of its tables, and every
@@ -50,6 +53,9 @@ impl Arguments {
         let mut diagnosis = Service::diagnose_shared(&config.data, &addresses, &options)?;
         let mut repaired = vec![];
         if self.repair && diagnosis.findings.iter().any(|finding| finding.repairable) {
+            // Jobs change by it, and the log is the story of each.
+            log::start(&config.log, config.log_format)?;
+            telemetry::start(&config)?;
             repaired = Service::repair_shared(&config.data, &addresses, &options, &diagnosis)?;
             diagnosis = Service::diagnose_shared(&config.data, &addresses, &options)?;
         }

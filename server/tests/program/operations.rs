@@ -149,6 +149,13 @@ fn the_doctor_finds_what_is_lost_and_takes_it_back() {
     assert_success(&output);
     let repaired = json_of(&output)["repaired"].as_array().unwrap().len();
     assert_eq!(repaired, 2, "{output:?}");
+    let log: Vec<Value> =
+        stderr(&output).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for (job, event) in [(&done, "given_back"), (&waiting, "failed")] {
+        let is_it = |line: &&Value| line["target"] == "job" && line["job"] == job.as_str();
+        let told: Vec<_> = log.iter().filter(is_it).map(|line| (&line["event"], &line["detail"])).collect();
+        assert_eq!(told, [(&json!(event), &json!("files_lost"))], "{output:?}");
+    }
     assert_eq!(server.get(&format!("/api/v1/jobs/{done}/")).json()["status"], "Queued - position: 1");
     let failed = server.operate(&["jobs", "show", &waiting]);
     assert_eq!((&failed["status"], &failed["failure"]["code"]), (&json!("Failed"), &json!("files_lost")));
