@@ -104,6 +104,9 @@ mod machine;
 mod maintenance;
 #[cfg(feature = "postgres")]
 mod migrate;
+#[cfg(not(feature = "postgres"))]
+#[path = "migrate_missing.rs"]
+mod migrate;
 mod missing_videos;
 #[cfg(test)]
 mod model;
@@ -179,9 +182,7 @@ pub use job_report::{JobCamera, JobProgress, JobReport, JobVerdict, Quality, Ran
 pub use jobs::{Artifact, Idempotency, Submission};
 pub use keys::Caller;
 pub use maintenance::{MaintenanceReport, Statistics};
-#[cfg(feature = "postgres")]
-pub use migrate::Migration;
-pub use moved::Moved;
+pub use moved::{Migration, Moved};
 pub use options::{ReconstructionDefaults, ServiceOptions};
 pub use passkeys::{OwnPasskey, PasskeyRequest};
 pub use paused::PausedWorker;

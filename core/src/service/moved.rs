@@ -31,6 +31,15 @@ pub struct Moved {
     pub bytes: u64,
 }
 
+/// What was moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migration {
+    /// Where to, and how much.
+    pub moved: Moved,
+    /// Whether an earlier call had done all of it.
+    pub before: bool,
+}
+
 /// What the folder says, if its service was moved.
 pub(super) fn read(folder: &Path) -> Result<Option<Moved>> {
     let path = folder.join(layout::MOVED);

@@ -54,8 +54,14 @@ fn open_database(address: &str, options: &ServiceOptions) -> Result<Arc<dyn JobD
 
 #[cfg(not(feature = "postgres"))]
 fn open_database(_address: &str, _options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
-    Err(Error::new(crate::error::ErrorKind::Unsupported, "this program was built without PostgreSQL")
-        .hint("build it with the feature `postgres`"))
+    Err(without_postgres())
+}
+
+/// What is told to whoever needs PostgreSQL.
+#[cfg(not(feature = "postgres"))]
+pub(super) fn without_postgres() -> Error {
+    Error::new(crate::error::ErrorKind::Unsupported, "this program was built without PostgreSQL")
+        .hint("build it with the feature `postgres`")
 }
 
 #[cfg(feature = "cloud")]
@@ -83,4 +89,20 @@ pub(super) fn open_storage(address: &str) -> Result<Box<dyn Storage>> {
     })?;
     create_private_folder(folder)?;
     Ok(Box::new(LocalStorage::open(folder)?))
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "cloud"))]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn an_object_store_is_refused_with_the_feature_that_it_needs() {
+        for address in ["s3://bucket", "gs://bucket/place", "az://account/container"] {
+            let error = open_storage(address).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains("`cloud`"), "{error}");
+        }
+    }
 }

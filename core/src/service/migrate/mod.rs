@@ -23,7 +23,7 @@ use std::path::Path;
 use super::addresses::without_password;
 use super::lost_files::key_of;
 use super::secrets::Secrets;
-use super::{Addresses, CopyProgress, Moved, Service, layout, moved, place};
+use super::{Addresses, CopyProgress, Migration, Moved, Service, layout, moved, place};
 use crate::database::{Clock, JobRows, PostgresDatabase, SqliteDatabase, SystemClock, UpkeepRows, UserRows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
@@ -33,15 +33,6 @@ use mark::Mark;
 
 /// Of so many videos and artifacts at most it is looked whether any is there.
 const SOME_FILES: u32 = 16;
-
-/// What was moved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Migration {
-    /// Where to, and how much.
-    pub moved: Moved,
-    /// Whether an earlier call had done all of it.
-    pub before: bool,
-}
 
 impl Service {
     /// Moves the service in the folder `from`, at which nobody works, to the database and the storage at `to`: users, keys,
