@@ -122,7 +122,7 @@ test-c: test-build interop ## Build programs against the C library and run them 
 	@echo "C and C++: build programs against the library and run them under sanitizers"
 	$(PYTEST) --dist worksteal $(call files_of,tests/c_library,programs)
 
-# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
+# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all LIBRECONSTRUCT_TEST_LARGE_UPLOAD_MIB=5120.
 test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"

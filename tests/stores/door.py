@@ -11,6 +11,8 @@ import threading
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from . import body
+
 PIECE = 1 << 16
 # Of one connection only.
 HOPS = {"connection", "keep-alive", "transfer-encoding"}
@@ -32,10 +34,11 @@ class Server(ThreadingHTTPServer):
 
 
 class Door:
-    """From a port of its own to that of the store, both on this machine."""
+    """From a port of its own to that of the store, both on this machine. Within `patience` seconds the store goes on with its answer."""
 
-    def __init__(self, to: int):
+    def __init__(self, to: int, patience: float = 60):
         self.to = to
+        self.patience = patience
         # One request in so many fails; none if it is 0.
         self.fails_one_in = 0
         # Files look older by so much, seconds.
@@ -77,18 +80,21 @@ class Door:
         if fate == "cut":
             self.cut(request)
             return
-        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        self.bytes_in += len(body)
-        if fate == "busy":
-            self.answer(request, 503, {"Content-Type": "application/xml", "Retry-After": "1"}, BUSY)
-            return
-        connection = http.client.HTTPConnection("127.0.0.1", self.to, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.to, timeout=self.patience)
         try:
+            if fate == "busy":
+                for piece in body.pieces(request):
+                    self.bytes_in += len(piece)
+                self.answer(request, 503, {"Content-Type": "application/xml", "Retry-After": "1"}, BUSY)
+                return
             connection.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)
             for name, value in request.headers.items():
                 if name.lower() not in HOPS:
                     connection.putheader(name, value)
-            connection.endheaders(body)
+            connection.endheaders()
+            for piece in body.pieces(request):
+                self.bytes_in += len(piece)
+                connection.send(piece)
             answer = connection.getresponse()
             headers = {name.title(): value for name, value in answer.getheaders() if name.lower() not in HOPS}
             is_list = request.command == "GET" and "xml" in headers.get("Content-Type", "")

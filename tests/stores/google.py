@@ -13,9 +13,13 @@ from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from . import body
+
 # Of one connection only, not of what is sent.
 HOPS = {"connection", "keep-alive", "transfer-encoding", "host", "authorization"}
 PIECE = 1 << 16
+# A large file is copied before the answer comes.
+WITHIN_SECONDS = 600
 
 
 class Server(ThreadingHTTPServer):
@@ -35,7 +39,6 @@ def serve(behind: int, key: str, secret: str) -> ThreadingHTTPServer:
             pass
 
         def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             target = urlsplit(self.path)
             # Google does not mind how a path is encoded; the signature of S3 does.
             path = quote(unquote(target.path), safe="/-_.~")
@@ -48,9 +51,11 @@ def serve(behind: int, key: str, secret: str) -> ThreadingHTTPServer:
             own = {name.lower(): value.strip() for name, value in headers.items() if name.lower().startswith("x-amz-")}
             own |= {"host": f"127.0.0.1:{behind}"}
             headers |= authorization(self.command, path, encoded, own, key, secret)
-            connection = http.client.HTTPConnection("127.0.0.1", behind, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", behind, timeout=WITHIN_SECONDS)
             try:
-                connection.request(self.command, path + (f"?{encoded}" if encoded else ""), body, headers)
+                # Its length is among the headers.
+                content = body.pieces(self) if body.length(self) else b""
+                connection.request(self.command, path + (f"?{encoded}" if encoded else ""), content, headers)
                 self.answer(connection.getresponse())
             finally:
                 connection.close()
