@@ -1,13 +1,14 @@
 """Figures of the server under load, as a table. They depend on the machine, so no test asserts them; the load average stands above
 them, since other work on the machine is in them too.
 
-    cd tests && python -m rest.load [--seconds 10] [--upload-mib 2048] [--slow 1000] [--files 100000]
+    cd tests && python -m rest.load [--starts 10] [--seconds 10] [--upload-mib 2048] [--slow 1000] [--files 100000]
 
-Needs wrk (Debian package wrk).
+Needs wrk (Debian package wrk), but for `--only start`.
 """
 
 import argparse
 import hashlib
+import http.client
 import os
 import platform
 import re
@@ -29,7 +30,7 @@ import requests
 from campaign.machine import Machine
 
 from . import media
-from .server import Client, Server
+from .server import BINARY, Client, Server
 
 MIB = 1 << 20
 
@@ -63,6 +64,39 @@ def wrk(client: Client, path: str, seconds: int, connections: int) -> str:
 
 def row(what: str, figures: str) -> None:
     print(f"{what:58} {figures}", flush=True)
+
+
+def is_ready(server: Server) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def starts(folder: Path, count: int) -> None:
+    """From the start of the process over an empty folder until it says that it is ready, and its memory then."""
+    taken, used = [], []
+    for number in range(count):
+        server = Server(folder / f"start-{number}", {"workers": 1, "log": "warn"})
+        began = time.perf_counter()
+        server.spawn()
+        try:
+            while not is_ready(server):
+                if not server.is_alive() or time.perf_counter() - began > 60:
+                    raise AssertionError(f"the server did not come up:\n{server.log_text()[-3000:]}")
+                time.sleep(0.001)
+            taken.append((time.perf_counter() - began) * 1e3)
+            used.append(memory(server, "VmRSS"))
+            server.stop()
+        finally:
+            server.kill()
+    row("size of the program", f"{BINARY.stat().st_size / MIB:.0f} MiB")
+    row(f"start over an empty folder, {count} times", f"median {statistics.median(taken):.0f} ms, from {min(taken):.0f} to {max(taken):.0f}")
+    row("memory when it is ready", f"median {statistics.median(used):.0f} MiB")
 
 
 def requests_a_second(client: Client, seconds: int) -> None:
@@ -332,16 +366,19 @@ def sweep(client: Client, count: int, seconds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--upload-mib", type=int, default=2048)
     parser.add_argument("--slow", type=int, default=1000)
     parser.add_argument("--files", type=int, default=100_000)
-    parser.add_argument("--only", choices=["requests", "transfers", "slow", "sweep"])
+    parser.add_argument("--only", choices=["start", "requests", "transfers", "slow", "sweep"])
     arguments = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="load-", dir=media.CACHE.parent) as folder:
+        if arguments.only in (None, "start"):
+            starts(Path(folder), arguments.starts)
         # All clients have one address here.
         connections = {"max_connections_per_address": 0}
         config = {"workers": 1, "log": "warn", "limits": {"max_queued_jobs": 10_000}, "connections": connections}
