@@ -32,20 +32,16 @@ def make_server(tmp_path_factory):
         server.kill()
 
 
-# What tests share that do not ask for a server of their own.
-SHARED = many.ManyServers if many.IS_ASKED_FOR else Server
-
-
 @pytest.fixture(scope="session")
 def server(make_server):
     """A server without workers: jobs stay in its queue."""
-    return make_server({"limits": {"max_queued_jobs": 100_000}}, kind=SHARED)
+    return make_server({"limits": {"max_queued_jobs": 100_000}}, kind=many.SHARED)
 
 
 @pytest.fixture(scope="session")
 def worker_server(make_server):
     """A server that runs its jobs."""
-    return make_server({"workers": 1}, kind=SHARED)
+    return make_server({"workers": 1}, kind=many.SHARED)
 
 
 _names = (f"user{n}" for n in itertools.count(1))

@@ -37,6 +37,10 @@ class ManyServers(Server):
     def servers(self) -> list[Server]:
         return [self, *self.others]
 
+    @property
+    def urls(self) -> list[str]:
+        return [server.url for server in self.servers]
+
     def spawn(self, environment: dict | None = None) -> None:
         super().spawn(environment)
         for other in self.others:
@@ -92,3 +96,7 @@ class ManyServers(Server):
             if url.startswith(server.url + "/"):
                 return other.url + url.removeprefix(server.url)
         return url
+
+
+# What tests share that do not ask for a server of their own.
+SHARED = ManyServers if IS_ASKED_FOR else Server

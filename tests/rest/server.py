@@ -128,6 +128,11 @@ class Server:
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
+    @property
+    def urls(self) -> list[str]:
+        """Of all servers of the service."""
+        return [self.url]
+
     def _environment(self, more: dict | None = None) -> dict:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("LIBRECONSTRUCT_", "FAILPOINTS"))}
         return clean | (more or {})

@@ -20,6 +20,8 @@ from .test_rules_upload import is_not_uploaded
 
 SCRIPT = ROOT / "tests/interop/resumable_upload.mjs"
 MIB = 1 << 20
+# The package speaks a newer version of Azure's interface than the tests' store of Azure knows. Our server minds none.
+VERSION = {"api_version": "2023-11-03"} if storage.IS_ASKED_FOR else {}
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +35,10 @@ def large(flat, tmp_path_factory):
 
 
 def content(server, blob_name: str) -> bytes:
-    """What a job would work on."""
+    """What a job would work on, before it is submitted."""
     identity = blob_name.split("/")[1].split(".")[0]
-    [kept] = [name for name in server.files("videos") if identity in name]
+    # What a store took becomes a video when it is submitted.
+    [kept] = [name for name in server.files("incoming" if storage.IS_ASKED_FOR else "videos") if identity in name]
     assert not any(identity in name for name in server.files("blocks"))
     return server.stored.read(kept)
 
@@ -44,25 +47,25 @@ def content(server, blob_name: str) -> bytes:
     {}, {"max_single_put_size": 4 * MIB, "max_block_size": 4 * MIB},
     {"max_single_put_size": 4 * MIB, "max_block_size": 3 * MIB, "max_concurrency": 4},
 ], ids=["whole", "in-blocks", "in-blocks-at-once"])
-@storage.answered_by_us
+@storage.answers_clients_of_azure
 def test_azures_package_uploads_to_an_address(server, alice, large, options):
     blob = package("interop", "azure.storage.blob")
     address = alice.upload_url()
     at_once = options.pop("max_concurrency", 1)
-    with blob.BlobClient.from_blob_url(address["url"], **options) as client, large.open("rb") as video:
+    with blob.BlobClient.from_blob_url(address["url"], **VERSION, **options) as client, large.open("rb") as video:
         answer = client.upload_blob(video, overwrite=True, max_concurrency=at_once)
     assert answer["etag"] and answer["last_modified"]
     assert content(server, address["blob_name"]) == large.read_bytes()
     assert alice.try_submit(address["blob_name"]).status_code == 201
 
 
-@storage.answered_by_us
+@storage.answers_clients_of_azure
 def test_azures_package_says_what_is_wrong(alice, flat):
     blob = package("interop", "azure.storage.blob")
     errors = package("interop", "azure.core.exceptions")
     address = alice.upload_url()
     forged = re.sub("sig=.", lambda found: "sig=" + ("A" if found[0] != "sig=A" else "B"), address["url"])
-    with blob.BlobClient.from_blob_url(forged) as client, pytest.raises(errors.HttpResponseError) as refused:
+    with blob.BlobClient.from_blob_url(forged, **VERSION) as client, pytest.raises(errors.HttpResponseError) as refused:
         client.upload_blob(flat.read_bytes(), overwrite=True)
     assert refused.value.status_code == 403
     is_not_uploaded(alice, address["blob_name"])
