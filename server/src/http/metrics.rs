@@ -34,7 +34,7 @@ pub(crate) fn start() -> Result<PrometheusHandle> {
     metrics::describe_gauge!("reconstruct_jobs", "Jobs by state");
     metrics::describe_gauge!(
         "reconstruct_workers_paused",
-        "Workers of this process that wait because the machine cannot work; /readyz says why"
+        "Workers of this folder, in whichever process, that wait because the machine cannot work; /readyz says why"
     );
     metrics::describe_counter!(
         "reconstruct_job_changes_total",
