@@ -159,6 +159,48 @@ mod tests {
         }
     }
 
+    /// Looked at are the bytes and the times of all files but `-shm`, by which SQLite agrees with other connections.
+    #[test]
+    fn opening_a_current_database_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        // Somebody is at the database, and their last commit is in the log only.
+        let other = open(&path).unwrap();
+        let anna = "INSERT INTO users (user_id, name, tier, created_at)
+            VALUES ('0d8bbd3c-3e2c-4b5a-9d3f-2f4e3a1b9c70', 'anna', 'free', 0)";
+        Connection::open(&path).unwrap().execute(anna, []).unwrap();
+        let written = || -> Vec<_> {
+            let mut names: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+                .into_iter()
+                .map(|name| {
+                    let file = folder.path().join(&name);
+                    let is_shared_memory = name.to_string_lossy().ends_with("-shm");
+                    let content = (!is_shared_memory).then(|| {
+                        (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap())
+                    });
+                    (name, content)
+                })
+                .collect()
+        };
+        let before = written();
+        assert!(before.iter().any(|(name, content)| {
+            name == "jobs.db-wal" && content.as_ref().is_some_and(|(bytes, _)| !bytes.is_empty())
+        }));
+        let again = open(&path).unwrap();
+        assert_eq!(again.users().unwrap().len(), 1);
+        drop(again);
+        assert!(written() == before, "a database that needed nothing was written to");
+        drop(other);
+        // The same where nobody else is at it: its log is gone, and none is left behind.
+        let alone = || (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+        let before = alone();
+        drop(open(&path).unwrap());
+        assert!(alone() == before, "a database that needed nothing was written to");
+    }
+
     #[test]
     fn without_a_copy_nothing_is_changed() {
         let folder = tempfile::tempdir().unwrap();
