@@ -82,7 +82,8 @@ install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 	-@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
-# Each face notes what it skips. With LIBRECONSTRUCT_REQUIRE=interop,browser,gpu,captures,mask-model,encoders,postgres,stores, or some of these,
+# Each face notes what it skips. With LIBRECONSTRUCT_REQUIRE=interop,browser,gpu,captures,mask-model,encoders,postgres,stores,sandbox, or
+# some of these,
 # tests that lack such a thing fail instead.
 test: test-rust test-python test-c test-rest ## Run all tests of every face, and list what was skipped
 	@scripts/list-skipped.sh $(addprefix $(SKIPPED)/,$^)

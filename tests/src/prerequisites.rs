@@ -172,4 +172,19 @@ mod tests {
         assert_eq!(required("gpu, captures,"), Ok(vec![Prerequisite::Gpu, Prerequisite::Captures]));
         assert!(required("gpu,cpu").unwrap_err().contains("`cpu`; it knows interop, browser, gpu,"));
     }
+
+    /// What CI does not ask for may be missing there for years, and its tests skipped.
+    #[test]
+    fn ci_asks_for_every_prerequisite() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/run");
+        let script = std::fs::read_to_string(path).unwrap();
+        let asked: Vec<&str> = script
+            .lines()
+            .filter_map(|line| line.split_once("LIBRECONSTRUCT_REQUIRE")?.1.split_once('='))
+            .flat_map(|(_, words)| words.split([',', ';', ' ']))
+            .collect();
+        for word in Prerequisite::ALL.map(Prerequisite::word) {
+            assert!(asked.contains(&word), "{word} is not in LIBRECONSTRUCT_REQUIRE of .ci/run: {asked:?}");
+        }
+    }
 }
