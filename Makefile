@@ -190,13 +190,12 @@ lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as C
 	$(VENV)/bin/typos
 	scripts/check-features.sh
 	scripts/check-sources.sh
-	@# Licences and doubles; advisories need a network, and are CI's.
-	@if command -v cargo-deny >/dev/null; then cargo deny --locked --offline check bans licenses sources; \
-	else echo "cargo-deny is not installed: licences and doubles of the dependencies are left to CI"; fi
 	cargo clippy --locked --release --workspace --features libreconstruct-server/failpoints,libreconstruct-tests/studies --all-targets -- -D warnings
 	scripts/lint-features.sh
 	@# With the feature that clippy was run with: what it has checked need not be checked again.
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints --no-deps --quiet
+	@# Last, so that it is seen if it was left out.
+	@scripts/check-dependencies.sh
 
 format: ## Format all code
 	cargo fmt --all

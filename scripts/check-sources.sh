@@ -14,11 +14,14 @@ complain() { # complain WHAT < LINES: they are what is wrong
 }
 
 crates='source = "registry+https://github.com/rust-lang/crates.io-index"'
-complain "Cargo.lock names other sources than crates.io" < <(grep '^source = ' Cargo.lock | grep -vxF "$crates")
-complain "Cargo.lock has no checksum for" < <(
-    awk -F '"' '/^name = / { name = $2; source = 0 } /^source = / { source = 1 } /^checksum = "[0-9a-f]+"$/ { source = 0 }
-        /^$/ { if (source) print name; source = 0 }' Cargo.lock
-)
+# The fuzz targets are a workspace of their own.
+for lock in Cargo.lock fuzz/Cargo.lock; do
+    complain "$lock names other sources than crates.io" < <(grep '^source = ' "$lock" | grep -vxF "$crates")
+    complain "$lock has no checksum for" < <(
+        awk -F '"' '/^name = / { name = $2; source = 0 } /^source = / { source = 1 } /^checksum = "[0-9a-f]+"$/ { source = 0 }
+            /^$/ { if (source) print name; source = 0 } END { if (source) print name }' "$lock"
+    )
+done
 
 for lock in tests/interop/package-lock.json; do
     complain "$lock names other sources than npm's registry" < <(
