@@ -1,4 +1,5 @@
 """A hundred uploads that are no good videos, each made from a seed: cut, damaged, mislabelled, lying about themselves.
+docs/hostile-uploads.md has a line for each kind.
 
     cd tests && python -m rest.hostile            sends them to a server and prints what became of each, as a table
 """
@@ -81,6 +82,8 @@ def a_text(data: bytes, choice: random.Random) -> bytes:
 DAMAGES: list[Damage] = [
     cut, lose_the_head, flip_bits, drop_a_piece, repeat_a_piece, extreme_numbers, noise_inside, splice, boxes_in_boxes, a_text,
 ]
+# Without the head of a video they are refused at the submission. Of the others some can be decoded in part: that is a job, and fails.
+REFUSED = {lose_the_head.__name__, a_text.__name__}
 FORMATS = ["mp4", "avi", "mkv", "webm"]
 
 
