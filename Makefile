@@ -54,7 +54,7 @@ SKIPPED := $(CURDIR)/target/skipped
 test-rust test-python test-c test-rest test-many-machines: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
 NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines test-arm64 fuzz campaign campaign-many power-loss lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines test-arm64 miri fuzz campaign campaign-many power-loss lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -146,6 +146,10 @@ test-many-machines: test-build interop ## Drive servers on a PostgreSQL and obje
 # NAMES=... are parts of the names of tests, instead of those that the script has.
 test-arm64: ## Run the core's tests of its instructions for aarch64, under an emulator
 	@scripts/test-arm64.sh $(NAMES)
+
+# No part of `make test`: it needs the nightly compiler.
+miri: ## Run tests of unsafe code under Miri, which looks at every access to memory
+	@scripts/miri.sh
 
 campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on
 	cd tests && ../$(VENV)/bin/python -m campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

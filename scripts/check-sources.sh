@@ -46,7 +46,7 @@ done
 # All commands of what builds, tests and releases that could resolve dependencies anew.
 commands() { git ls-files Makefile scripts .ci .github packaging | grep -v check-sources | xargs grep -nE "$1" | grep -vE ':[0-9]+: *#|echo '; }
 complain "these do without --locked" < <(
-    commands '(^|[^a-z-])cargo (build|test|clippy|doc|run|tree|install|bench|deny) |maturin develop' | grep -v -e --locked -e TEST_BUILD
+    commands '(^|[^a-z-])cargo (\+nightly miri )?(build|test|clippy|doc|run|tree|install|bench|deny) |maturin develop' | grep -v -e --locked -e TEST_BUILD
 )
 complain "these do without --require-hashes" < <(
     commands 'pip"? install |pip"? download ' | grep -v -e --require-hashes -e == -e package -e dist/

@@ -155,3 +155,51 @@ unsafe fn has_mark(pointer: *const u64, mark: u64) -> bool {
     // SAFETY: the caller's promise.
     pointer.is_aligned() && unsafe { pointer.read() } == mark
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    enum rc_thing {}
+    enum rc_other {}
+
+    opaque!(rc_thing, Arc<i32>, "thing", b"rc_thing");
+    opaque!(rc_other, u64, "other", b"rc_other");
+
+    #[test]
+    fn a_handle_holds_its_value_until_it_is_freed() {
+        let value = Arc::new(7);
+        let handle = rc_thing::make(Arc::clone(&value));
+        // SAFETY: a handle that is freed once, at the end; NULL is allowed.
+        unsafe {
+            assert_eq!(**rc_thing::get(handle).unwrap(), 7);
+            assert_eq!(rc_thing::look(handle, 0, |value| **value), 7);
+            assert_eq!(Arc::strong_count(&value), 2);
+            rc_thing::free(handle);
+            rc_thing::free(std::ptr::null_mut());
+            assert_eq!(rc_thing::look(std::ptr::null(), 5, |value| **value), 5);
+        }
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn what_is_no_handle_of_the_type_is_refused_and_stays() {
+        let handle = rc_thing::make(Arc::new(7));
+        let wrong: *mut rc_other = handle.cast();
+        // SAFETY: pointers to and into a box that begins with a mark and is freed at the end; NULL is allowed.
+        unsafe {
+            let fault = rc_other::get(wrong).unwrap_err();
+            assert_eq!(fault.code, rc_code::RC_INVALID_HANDLE);
+            assert_eq!(fault.message, "other is not an rc_other or was freed already");
+            rc_other::free(wrong);
+            let inside = handle.cast::<u8>().add(1).cast::<rc_thing>();
+            assert_eq!(rc_thing::get(inside).unwrap_err().code, rc_code::RC_INVALID_HANDLE);
+            let null: *const rc_thing = std::ptr::null();
+            assert_eq!(rc_thing::get(null).unwrap_err().code, rc_code::RC_NULL_ARGUMENT);
+            assert_eq!(**rc_thing::get(handle).unwrap(), 7);
+            rc_thing::free(handle);
+        }
+    }
+}
