@@ -121,7 +121,11 @@ pub(super) const KEYS: &[Key] = &[
         "connections.max_uploads",
         "Uploads at once; more are answered with 503. Each takes 2 MiB of memory.",
     ),
-    key("connections.max_uploads_per_user", "Uploads of one user at once; more are answered with 429."),
+    key(
+        "connections.max_uploads_per_user",
+        "Uploads of one user at once; more are answered with 429. When few are left, no user may have more than a quarter\n\
+         of what all others leave, but two always.",
+    ),
     key(
         "connections.header_timeout_seconds",
         "A request's head must be complete so long after its first byte, the first one of a connection after its beginning.",
