@@ -446,6 +446,63 @@ mod tests {
         assert_eq!(storage.metadata(&key).unwrap().unwrap().size, 4);
     }
 
+    /// Each of two machines finds what the other removes at that moment, and both what somebody else is writing.
+    #[test]
+    fn two_may_sweep_at_once_beside_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || LocalStorage::open(folder.path()).unwrap();
+        let (sweepers, writer) = ([open(), open()], open());
+        let staged = folder.path().join(STAGED);
+        // A file that is put has no lock: it is its age that spares it.
+        let source = folder.path().join("source");
+        fs::write(&source, "whole").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(24 * 3600);
+        File::options().write(true).open(&source).unwrap().set_modified(later).unwrap();
+        // Its folder is not empty, and stays.
+        let upload = BlobName::random(VideoExtension::Mp4);
+        writer.create(&BlobKey::block(upload, "first")).unwrap().commit().unwrap();
+        for round in 0..40 {
+            for number in 0..20 {
+                fs::write(staged.join(format!("of-a-killed-process-{number}")), "rest").unwrap();
+            }
+            let left = [0, 1, 2].map(|_| {
+                let block = BlobKey::block(BlobName::random(VideoExtension::Mp4), "a");
+                writer.local_path(&block).unwrap().parent().unwrap().to_owned()
+            });
+            for path in &left {
+                fs::create_dir(path).unwrap();
+            }
+            let put = BlobKey::Video { name: BlobName::random(VideoExtension::Mp4), version: 1 };
+            let written = [
+                BlobKey::Video { name: BlobName::random(VideoExtension::Mp4), version: 1 },
+                BlobKey::block(upload, &round.to_string()),
+            ];
+            let live = written.each_ref().map(|key| writer.create(key).unwrap());
+            let begin = &std::sync::Barrier::new(3);
+            let removed: u64 = std::thread::scope(|scope| {
+                let sweeps = sweepers.each_ref().map(|storage| {
+                    scope.spawn(move || {
+                        begin.wait();
+                        storage.sweep_staged(Duration::ZERO).unwrap()
+                    })
+                });
+                begin.wait();
+                writer.put_file(&put, &source).unwrap();
+                for mut blob in live {
+                    blob.write_all(b"whole").unwrap();
+                    blob.commit().unwrap();
+                }
+                sweeps.map(|sweep| sweep.join().unwrap()).iter().sum()
+            });
+            assert_eq!(removed, 20);
+            assert!(entries(&staged).unwrap().is_empty());
+            assert!(left.iter().all(|path| !path.exists()));
+            for key in written.iter().chain([&put]) {
+                assert_eq!(writer.metadata(key).unwrap().unwrap().size, 5, "{key}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_looked_at_for_its_lock_can_be_written_and_is_not_made() {
         let folder = tempfile::tempdir().unwrap();
