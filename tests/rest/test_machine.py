@@ -1,11 +1,13 @@
 """Faults of the machine while the real server runs (rule 53 of docs/rest.md): none costs a job."""
 
+import contextlib
 import shutil
+import subprocess
 import time
 
 import pytest
 
-from . import media
+from . import media, postgres
 from .server import Server
 
 PROGRAMS = ("ffmpeg", "ffprobe")
@@ -58,5 +60,64 @@ def test_d53_a_missing_program_costs_no_job(tmp_path, programs):
             shown = server.command("jobs", "show", job)
             assert shown["failure"]["code"] not in ("ffmpeg_missing", "io", "crashed"), shown
         assert client.get("/readyz").json()["paused_workers"] == []
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 32 MiB. Only root can have one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        command = ["mount", "-t", "tmpfs", "-o", "size=32m,mode=700", "small-disk", folder]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no small disk can be mounted here, which only root may: {error}")
+    yield folder
+    # A process that was just killed may still hold it for a moment.
+    subprocess.run(["umount", "--lazy", folder], check=True, timeout=60)
+
+
+def fill(ballast):
+    """Takes all that is free."""
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+@pytest.mark.skipif(postgres.IS_ASKED_FOR, reason="the rows are on another disk")
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_d53_a_start_on_a_full_disk_costs_nothing(tmp_path, small_disk, is_killed):
+    server = Server(tmp_path / "service", {"min_free_bytes": 0})
+    server.data = small_disk / "data"
+    ballast = small_disk / "ballast"
+    try:
+        server.start()
+        client = server.user("anna")
+        job = client.submit(media.flat_video(), title="kept")
+        if is_killed:
+            server.kill()
+        else:
+            assert server.stop() == 0
+        # The index of the database's log: what was killed has left it, and its room can be used again.
+        has_index = (server.data / "jobs.db-shm").exists()
+        assert has_index or not is_killed
+        fill(ballast)
+        server.spawn()
+        is_up = server.wait_until_up()
+        assert has_index or not is_up
+        if is_up:
+            assert client.job(job)["title"] == "kept"
+        else:
+            assert server.process.returncode == 6
+            assert "the disk is full" in server.log_text(), server.log_text()
+        ballast.unlink()
+        if not is_up:
+            server.start()
+        assert client.job(job)["title"] == "kept"
+        assert client.job(client.submit(media.flat_video(), title="next"))["status"] == "Queued - position: 2"
+        assert server.stop() == 0
+        assert "panicked" not in server.log_text()
     finally:
         server.kill()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -85,10 +85,16 @@ impl Fault {
             Fault::Ours(error) => return error,
             Fault::Sqlite(source) => source,
         };
+        // SQLite needs room for the index of its log even to read, and does not say why it gets none.
+        let index_cannot_grow = source.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE);
         let (kind, message) = match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => {
                 (ErrorKind::DiskFull, "cannot write the database: the disk is full".into())
             }
+            Some(ErrorCode::SystemIoFailure) if index_cannot_grow => (
+                ErrorKind::DiskFull,
+                format!("cannot use the database: the disk is full, or fails: {source}"),
+            ),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 (ErrorKind::Io, "another process kept the database for too long".into())
             }
@@ -104,5 +110,21 @@ impl Fault {
             _ => (ErrorKind::Internal, format!("the database refused: {source}")),
         };
         Error::new(kind, message).caused_by(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_one_that_fails() {
+        let kind = |code| {
+            let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            Fault::Sqlite(failure).translate().kind()
+        };
+        assert_eq!(kind(ffi::SQLITE_FULL), ErrorKind::DiskFull);
+        assert_eq!(kind(ffi::SQLITE_IOERR_SHMSIZE), ErrorKind::DiskFull);
+        assert_eq!(kind(ffi::SQLITE_IOERR_WRITE), ErrorKind::Io);
     }
 }
