@@ -7,6 +7,7 @@ import argparse
 import signal
 import sys
 import time
+from collections import Counter
 
 from .clients import Fault
 from .play import Campaign, play
@@ -28,10 +29,12 @@ def main(kind: type[Campaign] = Campaign) -> int:
     began = time.monotonic()
     end = began + arguments.minutes * 60
     seed, kills, rounds, faults = arguments.seed, 0, 0, []
+    not_played: Counter[str] = Counter()
     while True:
         try:
             done = play(seed, min(arguments.rounds, arguments.all_rounds - rounds), until=end, first=arguments.first, kind=kind)
             kills, rounds = kills + done["kills"], rounds + done["rounds"]
+            not_played.update(done.get("not played", ()))
             minutes = (time.monotonic() - began) / 60
             print(f"seed {seed}: {done}; {rounds} rounds and {kills} kills in all, {kills / minutes:.0f} kills a minute", flush=True)
         except Fault as fault:
@@ -41,6 +44,8 @@ def main(kind: type[Campaign] = Campaign) -> int:
             break
         seed += 1
     print(f"{len(faults)} of {seed - arguments.seed + 1} campaigns found a fault{': seeds ' + str(faults) if faults else ''}")
+    for what, count in not_played.items():
+        print(f"NOT PLAYED in {count} campaigns: {what}")
     return 1 if faults else 0
 
 

@@ -16,6 +16,8 @@ Event = tuple[float, str, Callable[[World, random.Random], None]]
 HOUR = 3600
 # The clock stays within so many hours of the truth: uploads and idempotency keys live for a day.
 FARTHEST = 10 * HOUR
+# Seconds: longer than the first rests of a job that is disturbed (4 and 16 s), several pauses of a worker, and the longest lease here.
+LASTS = 40
 
 
 def span(choice: random.Random, seconds: float) -> tuple[float, float]:
@@ -146,22 +148,36 @@ def sleeping_processes(choice: random.Random, seconds: float) -> Iterator[Event]
     """A process stands still, where leases are short for longer than one, and goes on as if nothing had happened."""
     begin = choice.uniform(0, seconds / 2)
     stopped: list[int] = []
+    yield begin, "a process stands still", lambda world, choice: stand_still(world.pick(choice), stopped)
+    # The load waits for the server meanwhile; longer than the shortest lease, shorter than a client's patience.
+    yield begin + choice.choice([0.1, 1, 8]), "it goes on", lambda world, _: go_on(world, stopped)
+
+
+def sleeping_workers(choice: random.Random, seconds: float) -> Iterator[Event]:
+    """A worker stands still, and goes on as if nothing had happened."""
+    begin, end = span(choice, seconds)
+    stopped: list[int] = []
 
     def sleep(world: World, choice: random.Random) -> None:
-        one = world.pick(choice)
-        if one is not None:
-            one.process.send_signal(signal.SIGSTOP)
-            stopped.append(one.process.pid)
+        held = world.held_by_weary_jobs()
+        workers = [one for one in world.processes() if one is not world.server and one.is_alive() and one.process.pid not in held]
+        stand_still(choice.choice(workers) if workers else None, stopped)
 
-    def wake(world: World, choice: random.Random) -> None:
-        for pid in stopped:
-            # It may have been killed since; its number is not given away before it was waited for, and then not soon again.
-            if any(one.is_alive() and one.process.pid == pid for one in world.processes()):
-                os.kill(pid, signal.SIGCONT)
+    yield begin, "a worker stands still", sleep
+    yield end, "it goes on", lambda world, _: go_on(world, stopped)
 
-    yield begin, "a process stands still", sleep
-    # The load waits for the server meanwhile; longer than the shortest lease, shorter than a client's patience.
-    yield begin + choice.choice([0.1, 1, 8]), "it goes on", wake
+
+def stand_still(one, stopped: list[int]) -> None:
+    if one is not None:
+        one.process.send_signal(signal.SIGSTOP)
+        stopped.append(one.process.pid)
+
+
+def go_on(world: World, stopped: list[int]) -> None:
+    for pid in stopped:
+        # It may have been killed since; its number is not given away before it was waited for, and then not soon again.
+        if any(one.is_alive() and one.process.pid == pid for one in world.processes()):
+            os.kill(pid, signal.SIGCONT)
 
 
 def jumping_clock(choice: random.Random, seconds: float) -> Iterator[Event]:
@@ -190,6 +206,8 @@ ALWAYS = [
     missing_programs, updated_programs, hanging_programs, killed_programs, killed_programs, sleeping_programs, sleeping_processes, jumping_clock,
 ]
 
+LASTING = [failing_writes, failing_writes, failing_reads, missing_programs, hanging_programs, sleeping_programs, sleeping_workers, sleeping_workers]
+
 
 def faults_of(world: World) -> list:
     """Those that can be had in this world."""
@@ -199,6 +217,22 @@ def faults_of(world: World) -> list:
     if world.gpu:
         more += [vanishing_driver, vanishing_driver]
     return ALWAYS + more
+
+
+def for_long(fault: Callable[[random.Random, float], Iterator[Event]], choice: random.Random) -> list[Event]:
+    """A fault that has a beginning and an end, for `LASTS` seconds."""
+    (_, begins, begin), (_, ends, end) = fault(choice, LASTS)
+    return [(0, f"{begins}, for {LASTS} s", begin), (LASTS, ends, end)]
+
+
+def lasting_faults_of(world: World) -> list:
+    """Those of this world that may stay for so long. The server stands still for less: clients wait for it."""
+    more = []
+    if world.disk is not None:
+        more += [full_disk, full_disk]
+    if world.gpu:
+        more += [vanishing_driver]
+    return LASTING + more
 
 
 def end_all(world: World) -> None:

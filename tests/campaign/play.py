@@ -1,6 +1,5 @@
 """Plays the rounds of a campaign."""
 
-import contextlib
 import random
 import shutil
 import tempfile
@@ -11,22 +10,27 @@ from pathlib import Path
 from . import invariants
 from .clients import SMALL, Fault, InDoubt, Load, User
 from .expected import Expected
-from .faults import end_all, faults_of, kills
+from .faults import end_all, faults_of, for_long, kills, lasting_faults_of
 from .world import DRIVER, World
 
 # Rounds between two at whose end everything must have ended.
 SETTLE_EVERY = 6
 
 
-def world_of(seed: int, folder: Path) -> World:
-    """What a world is like depends on the seed; what this machine has not is left out."""
+def world_of(seed: int, folder: Path) -> tuple[World, list[str]]:
+    """What a world is like depends on the seed; what this machine has not is left out, and told."""
     choice = random.Random(f"world {seed}")
     workers, own_disk, gpu, short_leases = choice.choice([1, 1, 2]), choice.random() < 0.3, choice.random() < 0.15, choice.random() < 0.5
     options = {"workers": workers, "gpu": gpu and DRIVER.exists(), "lease_seconds": 6 if short_leases else None}
+    lacks = []
+    if gpu and not DRIVER.exists():
+        lacks.append(f"a graphics device, and the faults of its driver: {DRIVER} is not there (apt-get install mesa-vulkan-drivers)")
     if own_disk:
-        with contextlib.suppress(OSError):
-            return World(folder, own_disk=True, **options)
-    return World(folder, **options)
+        try:
+            return World(folder, own_disk=True, **options), lacks
+        except OSError as error:
+            lacks.append(f"a disk that is really full: {error} (run it as root)")
+    return World(folder, **options), lacks
 
 
 class Campaign:
@@ -40,6 +44,10 @@ class Campaign:
     captures = 0.4
     # Whether each round is told as it ends.
     tells = False
+    # Share of the rounds at whose end a fault stays for long.
+    lasting = 0.04
+    # What the seed asks for and this machine has not.
+    not_played: list[str] | tuple[()] = ()
 
     def __init__(self, seed: int, folder: Path):
         self.seed, self.folder = seed, folder
@@ -50,7 +58,8 @@ class Campaign:
         self.round = 0
 
     def make_world(self):
-        return world_of(self.seed, self.folder)
+        world, self.not_played = world_of(self.seed, self.folder)
+        return world
 
     def programs_are_broken(self) -> bool:
         return self.world.programs.disturbed
@@ -58,6 +67,10 @@ class Campaign:
     def faults(self) -> list:
         """Those that may be drawn."""
         return faults_of(self.world)
+
+    def lasting_faults(self) -> list:
+        """Those that may be drawn to stay for long."""
+        return lasting_faults_of(self.world)
 
     def before_storm(self) -> None:
         self.world.programs.disturbed = False
@@ -96,9 +109,25 @@ class Campaign:
                 happened.append(f"{at:.2f} s: {name}")
             do(self.world, choice)
         time.sleep(max(0, began + seconds - time.monotonic()))
+        self.linger(happened)
         self.end_faults()
         self.world.start()
         load.end()
+
+    def linger(self, happened: list[str]) -> None:
+        """In few rounds one fault stays for longer than several tries of a job or a worker take, unless some job is weary by now."""
+        # Of its own, so that whether it stays changes nothing of what else a seed plays.
+        choice = random.Random(f"lasting {self.seed} {self.round}")
+        if choice.random() >= self.lasting or self.world.weary():
+            return
+        began = time.monotonic()
+        for at, name, do in for_long(choice.choice(self.lasting_faults()), choice):
+            while (left := began + at - time.monotonic()) > 0:
+                time.sleep(min(left, 2))
+                # What ends because of the fault is started again, as an init system does it.
+                self.world.spawn()
+            happened.append(f"at last {name}")
+            do(self.world, choice)
 
     def play_round(self, settles: bool) -> None:
         self.round += 1
@@ -139,7 +168,8 @@ class Campaign:
     def totals(self) -> dict:
         counts = sum((user.counts for user in self.users), Counter(self.counts))
         refusals = sum((user.refusals for user in self.users), Counter())
-        return {"kills": self.world.kills, **dict(sorted(counts.items())), "refused": dict(refusals.most_common())}
+        totals = {"kills": self.world.kills, **dict(sorted(counts.items())), "refused": dict(refusals.most_common())}
+        return totals | ({"not played": list(self.not_played)} if self.not_played else {})
 
     def close(self) -> None:
         self.world.close()
@@ -154,6 +184,8 @@ def play(
     place = folder or Path(tempfile.mkdtemp(prefix=f"campaign-{seed}-"))
     campaign = kind(seed, place)
     campaign.round = first - 1
+    for what in campaign.not_played:
+        print(f"NOT PLAYED by seed {seed}: {what}", flush=True)
     try:
         campaign.begin()
         last = False

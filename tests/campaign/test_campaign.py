@@ -6,6 +6,7 @@ CAMPAIGN_SEEDS (`seed:first round:number of rounds`, with commas between) plays 
 import os
 import random
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from rest.server import Client
 from .expected import Expected
 from .leave import everywhere
 from .clients import SMALL
-from .play import play
+from .faults import LASTING, LASTS, for_long, full_disk, vanishing_driver
+from .play import Campaign, play, world_of
 from .world import World
 
 
@@ -32,7 +34,33 @@ def seeds() -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(("seed", "first", "rounds"), seeds())
 def test_d53_no_fault_of_the_machine_costs_a_job(seed, first, rounds, tmp_path):
-    print(play(seed, rounds, folder=tmp_path / "world", first=first))
+    done = play(seed, rounds, folder=tmp_path / "world", first=first)
+    print(done)
+    for what in done.get("not played", ()):
+        warnings.warn(f"seed {seed} did not play {what}", stacklevel=1)
+
+
+def test_what_this_machine_has_not_is_told(monkeypatch, tmp_path):
+    def world(folder, own_disk=False, **options):
+        if own_disk:
+            raise OSError("no disk of our own here")
+        return options
+
+    monkeypatch.setattr("campaign.play.World", world)
+    monkeypatch.setattr("campaign.play.DRIVER", tmp_path / "none")
+    # A seed with a small disk and a graphics device.
+    made, lacks = world_of(53, tmp_path)
+    assert not made["gpu"]
+    assert [what.split(",")[0].split(":")[0] for what in lacks] == ["a graphics device", "a disk that is really full"]
+
+
+def test_a_lasting_fault_has_its_time_and_the_short_campaigns_have_none():
+    for fault in [*LASTING, full_disk, vanishing_driver]:
+        assert [at for at, _, _ in for_long(fault, random.Random(1))] == [0, LASTS], fault.__name__
+    lines = Path(__file__).with_name("seeds.txt").read_text().splitlines()
+    for seed, first, rounds in (map(int, line.split("#")[0].split()) for line in lines if line.split("#")[0].strip()):
+        for number in range(first, first + rounds):
+            assert random.Random(f"lasting {seed} {number}").random() >= Campaign.lasting, (seed, number)
 
 
 def test_clients_that_leave_at_every_byte_leave_nothing_behind(tmp_path):

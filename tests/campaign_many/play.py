@@ -17,6 +17,8 @@ class ManyMachines(Campaign):
     kills = staticmethod(kills)
     # Most rounds are short: what takes long is rare.
     captures = 0.25
+    # Those that last are faults of one machine.
+    lasting = 0
     # A word of `storage.KINDS`.
     storage = os.environ.get("CAMPAIGN_MANY_STORAGE", "folder")
 
