@@ -3,6 +3,7 @@
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import requests
@@ -10,6 +11,7 @@ import requests
 from rest.server import ENDINGS
 
 from .clients import Fault, InDoubt, Load, User, check, fetch, note_status
+from .disk import MIB
 from .expected import Expected
 from .world import World
 
@@ -86,22 +88,33 @@ def check_rows_and_files(world: World) -> None:
     check(all(len(numbers) == 1 for numbers in attempts.values()), f"published more than once: {attempts}")
 
 
-def said_to_be_stored(users: list[User]) -> float:
+def said(users: list[User], what: str) -> float:
+    """A number among the metrics."""
     text = users[0].client.get("/metrics").text
-    return float(re.search(r"^reconstruct_stored_bytes (\S+)", text, re.MULTILINE)[1])
+    found = re.search(rf"^{what} (\S+)", text, re.MULTILINE)
+    check(found is not None, f"{what} is not among the metrics")
+    return float(found[1])
 
 
 def check_quota(world: World, users: list[User]) -> None:
-    """What is said to be stored is what is stored."""
+    """What is said to be stored is what the rows say, whose files are there (`check_rows_and_files`)."""
     # The server counts its rows four times a minute.
     end = time.monotonic() + 25
     while True:
-        said = said_to_be_stored(users)
+        stored = said(users, "reconstruct_stored_bytes")
         [(rows,)] = world.rows("SELECT (SELECT coalesce(sum(size), 0) FROM uploads) + (SELECT coalesce(sum(size), 0) FROM artifacts)")
-        if said == rows:
+        if stored == rows:
             return
         # A job may have ended in between.
-        check(time.monotonic() < end, f"{said} bytes are said to be stored; the rows have {rows}")
+        check(time.monotonic() < end, f"{stored} bytes are said to be stored; the rows have {rows}")
+        time.sleep(0.2)
+
+
+def check_free_space(free: Callable[[], int], users: list[User]) -> None:
+    """What is said to be free is what is free, where nobody works and nobody else has the disk."""
+    end = time.monotonic() + 25
+    while abs((told := said(users, "reconstruct_free_bytes")) - (found := free())) > MIB:
+        check(time.monotonic() < end, f"{told} bytes are said to be free; the disk has {found}")
         time.sleep(0.2)
 
 
@@ -153,4 +166,4 @@ def check_log(log: Path) -> None:
     check("panicked" not in text, f"a panic, see {log}")
 
 
-__all__ = ["Fault", "InDoubt", "check_accounts", "check_jobs", "check_log", "check_quota", "check_rows_and_files", "empty", "settle"]
+__all__ = ["Fault", "InDoubt", "check_accounts", "check_free_space", "check_jobs", "check_log", "check_quota", "check_rows_and_files", "empty", "settle"]

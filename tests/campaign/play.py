@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import invariants
 from .clients import SMALL, Fault, InDoubt, Load, User
+from .disk import SmallDisk
 from .expected import Expected
 from .faults import end_all, faults_of, for_long, kills, lasting_faults_of
 from .world import DRIVER, World
@@ -77,6 +78,10 @@ class Campaign:
 
     def end_faults(self) -> None:
         end_all(self.world)
+
+    def own_disk(self) -> SmallDisk | None:
+        """A disk that nobody else writes to."""
+        return self.world.disk
 
     def servers(self) -> list:
         return [self.world.server]
@@ -160,6 +165,8 @@ class Campaign:
             invariants.check_quota(world, users)
             self.counts.update(invariants.settle(world, users, self.expected))
             invariants.empty(world, users, load)
+            if (disk := self.own_disk()) is not None:
+                invariants.check_free_space(disk.free, users)
             self.counts["everything ended"] += 1
         world.check_database()
         for log in world.logs():

@@ -46,5 +46,8 @@ class ManyMachines(Campaign):
     def end_faults(self) -> None:
         end_all(self.world)
 
+    def own_disk(self) -> None:
+        return None
+
     def servers(self) -> list:
         return [host.server for host in self.world.servers]
