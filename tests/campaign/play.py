@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from . import invariants
-from .clients import SMALL, Fault, InDoubt, Load, User
+from .clients import Fault, InDoubt, Load, User, options_of
 from .disk import SmallDisk
 from .expected import Expected
 from .faults import end_all, faults_of, for_long, kills, lasting_faults_of
@@ -53,7 +53,7 @@ class Campaign:
     def __init__(self, seed: int, folder: Path):
         self.seed, self.folder = seed, folder
         self.world = self.make_world()
-        self.expected = Expected(self.programs_are_broken, self.captures)
+        self.expected = Expected(self.programs_are_broken, self.captures, self.share_of_long())
         self.users: list[User] = []
         self.counts: Counter[str] = Counter()
         self.round = 0
@@ -61,6 +61,10 @@ class Campaign:
     def make_world(self):
         world, self.not_played = world_of(self.seed, self.folder)
         return world
+
+    def share_of_long(self) -> float:
+        """Of the jobs that come to a scene, those that train for longer."""
+        return 0.0
 
     def programs_are_broken(self) -> bool:
         return self.world.programs.disturbed
@@ -73,7 +77,12 @@ class Campaign:
         """Those that may be drawn to stay for long."""
         return lasting_faults_of(self.world)
 
-    def before_storm(self) -> None:
+    def more_faults(self, seconds: float) -> list:
+        """Events of faults that take nothing from the choice of the others."""
+        return []
+
+    def before_storm(self, faults: list) -> None:
+        """Before these faults begin."""
         self.world.programs.disturbed = False
 
     def end_faults(self) -> None:
@@ -95,7 +104,7 @@ class Campaign:
             from rest.server import Client
 
             self.users.append(User(Client(world.server, key["key"], name)))
-        self.expected.learn(world.server, self.users[0].client, world.gpu, SMALL)
+        self.expected.learn(world.server, self.users[0].client, world.gpu, options_of)
 
     def storm(self, choice: random.Random, happened: list[str]) -> None:
         """Faults come and go while clients work; `happened` gets what happened."""
@@ -104,8 +113,9 @@ class Campaign:
         # Processes are killed in most rounds, whatever else happens.
         if self.kills not in faults and choice.random() < 0.7:
             faults.append(self.kills)
-        events = sorted((event for fault in faults for event in fault(choice, seconds)), key=lambda event: event[0])
-        self.before_storm()
+        events = [event for fault in faults for event in fault(choice, seconds)] + self.more_faults(seconds)
+        events.sort(key=lambda event: event[0])
+        self.before_storm(faults)
         load = Load(self.servers(), self.users, self.expected, f"{self.seed} {self.round}", **self.load_options)
         began = time.monotonic()
         for at, name, do in events:

@@ -3,7 +3,9 @@ own, share the rows of one PostgreSQL and the files of one storage, and all of i
 
 It goes as `tests/campaign` does, with the same clients and the same account of what was acknowledged; the faults are those that
 many machines have: machines that die with their folder or stand still for longer than a lease, a database that restarts, freezes
-or cannot be reached, connections that are cut or lose an answer, a storage that fails, clocks that differ.
+or cannot be reached, connections that are cut or lose an answer, a storage that fails, clocks that differ. In half of the rounds a worker
+is also hit while its job is in a stage that is drawn; how many were hit in which is told at the end, and so is what was checked of the
+work that they cost (`lookout.py`).
 
     make campaign-many MINUTES=10 SEED=7       or     cd tests && python -m campaign_many --minutes 10 --seed 7
 

@@ -3,11 +3,13 @@
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 from campaign.faults import span
 
 from .hosts import Host
+from .lookout import PUBLISHING, STAGES
 from .world import APART, ManyWorld
 
 Event = tuple[float, str, Callable[[ManyWorld, random.Random], None]]
@@ -220,6 +222,68 @@ def wandering_clocks(choice: random.Random, seconds: float) -> Iterator[Event]:
         yield choice.uniform(0, seconds), "a clock jumps", jump
 
 
+# How a worker is hit in the middle of a stage: its process is killed, its machine is gone, or stands still for longer than a lease.
+HITS = ["kill", "kill", "loss", "stop"]
+# How long after the other faults it is waited for a job that comes to the stage, seconds.
+PATIENCE = 6.0
+
+
+def hit_in_a_stage(choice: random.Random, seconds: float) -> Iterator[Event]:
+    """A worker is hit as soon as a job that it holds is in a certain stage. All is drawn from `choice`, nothing from the other faults'."""
+    stage, how = choice.choice([*STAGES, "export", PUBLISHING]), choice.choice(HITS)
+    # The worker that stands still, its process, and when that began.
+    stopped: list[tuple[Host, int, float]] = []
+    hits: list[str] = []
+
+    def hit(world: ManyWorld, host: Host) -> None:
+        # Where a lease lasts for longer than a round, nobody waits for its end.
+        kind = "kill" if how == "stop" and world.lease_seconds is None else how
+        with world.lock:
+            if kind == "stop":
+                host.process.send_signal(signal.SIGSTOP)
+                stopped.append((host, host.process.pid, time.monotonic()))
+            else:
+                world.kill(host)
+                if kind == "loss":
+                    host.lose_folder()
+                world.spawn()
+        hits.append(kind)
+        world.lookout.count(f"{kind} in {stage}")
+
+    def look(world: ManyWorld, _: random.Random) -> None:
+        if hits or world.is_down:
+            return
+        names = [attempt.worker for attempt in world.lookout.at_work_in(stage)]
+        among = [host for host in world.workers if host.name in names]
+        one = world.pick(choice, among) if among else None
+        if one is not None:
+            hit(world, one)
+
+    def end(world: ManyWorld, _: random.Random) -> None:
+        give_up = time.monotonic() + PATIENCE
+        # A database that is down waits for an event after this one.
+        while not hits and not world.is_down and time.monotonic() < give_up:
+            time.sleep(0.03)
+            look(world, choice)
+        if not hits:
+            world.lookout.count(f"no hit in {stage}")
+        for host, pid, when in stopped:
+            time.sleep(max(0, when + (world.lease_seconds or 0) + 2 - time.monotonic()))
+            # It may have been killed since.
+            if host.is_alive() and host.process.pid == pid:
+                os.kill(pid, signal.SIGCONT)
+
+    at = choice.uniform(0, seconds / 2)
+    yield at, f"from here on: {how} in {stage}", look
+    while (at := at + 0.1) < seconds:
+        yield at, "kill", look
+    yield seconds, f"the end of: {how} in {stage}", end
+
+
+# While one of these plays, nothing is sure to be stored in time.
+DELAYING = [
+    restarts_of_the_database, frozen_database, cut_connections, lost_answers, no_way_to_the_database, slow_network, failing_storage,
+]
 ALL = [
     kills, kills, deaths_at_a_place, deaths_at_a_place, deaths_at_a_place, lost_machines, restarts_of_machines, sleeping_machines,
     sleeping_machines, restarts_of_the_database, restarts_of_the_database, frozen_database, cut_connections, cut_connections,

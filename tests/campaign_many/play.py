@@ -3,9 +3,10 @@
 import os
 import random
 
+from campaign.clients import check
 from campaign.play import Campaign
 
-from .faults import ALL, OF_A_STORE, end_all, kills
+from .faults import ALL, DELAYING, OF_A_STORE, Event, end_all, failing_storage, hit_in_a_stage, kills
 from .world import APART, ManyWorld
 
 
@@ -19,6 +20,8 @@ class ManyMachines(Campaign):
     captures = 0.25
     # Those that last are faults of one machine.
     lasting = 0
+    # In so many rounds a worker is hit in a stage that is drawn, beside all else.
+    hits = 0.5
     # A word of `storage.KINDS`.
     storage = os.environ.get("CAMPAIGN_MANY_STORAGE", "folder")
 
@@ -40,8 +43,27 @@ class ManyMachines(Campaign):
     def faults(self) -> list:
         return OF_A_STORE if self.world.storage.is_store else ALL
 
-    def before_storm(self) -> None:
+    def share_of_long(self) -> float:
+        # They take their time, also once before the first round: every other campaign does without.
+        return 0.5 if self.seed % 2 else 0.0
+
+    def more_faults(self, seconds: float) -> list[Event]:
+        # A generator of its own: the other faults of a seed stay what they are.
+        choice = random.Random(f"stage {self.seed} {self.round}")
+        return list(hit_in_a_stage(choice, seconds)) if choice.random() < self.hits else []
+
+    def before_storm(self, faults: list) -> None:
         self.world.storage_failed = False
+        self.world.lookout.storage_fails = failing_storage in faults
+        self.world.lookout.is_troubled = any(fault in DELAYING for fault in faults)
+
+    def check(self, settles: bool) -> None:
+        super().check(settles)
+        faults = self.world.lookout.faults
+        check(not faults, "; ".join(faults))
+
+    def totals(self) -> dict:
+        return super().totals() | {"stages": self.world.lookout.totals()}
 
     def end_faults(self) -> None:
         end_all(self.world)

@@ -16,11 +16,14 @@ from rest import postgres
 from rest.server import NO_RATE_LIMITS, SMALL_RECONSTRUCTION, Server, free_port
 
 from .hosts import Host, ServerHost, WorkerHost
+from .lookout import Lookout
 from .network import Network, Way
 from .storage import KINDS
 
 # The clocks of two machines are apart by so much at most, seconds.
 APART = 600
+# How often the state of a training is stored at most: as often as it can be, so that rounds need not last for minutes.
+CHECKPOINT_SECONDS = 1
 # Notes each publication of a scene: there must be one for each job at most, whoever believed to have the job.
 NOTES = """CREATE SCHEMA campaign;
 CREATE TABLE campaign.publications (job_id TEXT, attempt BIGINT);
@@ -58,10 +61,12 @@ class ManyWorld:
             "worker_threads": 1,
             "log": "info",
             "secrets": str(secrets),
+            "checkpoint_seconds": CHECKPOINT_SECONDS,
             "rate_limits": dict(NO_RATE_LIMITS),
             "reconstruction": dict(SMALL_RECONSTRUCTION),
         }
-        # Shorter than the default only where a machine is to stand still for longer.
+        # Shorter than the default, which is meant where none is given, only where a machine is to stand still for longer.
+        self.lease_seconds = lease_seconds
         if lease_seconds is not None:
             config["lease_seconds"] = lease_seconds
 
@@ -77,6 +82,7 @@ class ManyWorld:
         for number in range(workers):
             way, its = way_and_config()
             self.workers.append(WorkerHost(folder / f"worker-{number}", way, self.storage, its, f"worker-{number}"))
+        self.lookout = Lookout(self.workers, CHECKPOINT_SECONDS, self.is_held)
         self.kills = 0
         self.is_down = False
         # Whether what programs said of a video since this was set to false may be wrong.
@@ -99,6 +105,7 @@ class ManyWorld:
     def begin(self) -> None:
         """The first start, after which tables and folders are there."""
         self.start()
+        self.lookout.start()
         self.cluster.sql(self.database, NOTES)
         self.storage.note_what_is_always_there()
 
@@ -132,6 +139,7 @@ class ManyWorld:
             one.kill()
 
     def close(self) -> None:
+        self.lookout.close()
         for host in self.hosts:
             self.storage.mend(host.machine)
             host.kill()
@@ -193,6 +201,14 @@ class ManyWorld:
             return {name for (name,) in self.wearied() if name}
         except (Down, subprocess.SubprocessError):
             return {host.name for host in self.workers}
+
+    def is_held(self, job: str, attempt: int, worker: str) -> bool:
+        """Whether a worker certainly has the job now, and nobody has deleted it."""
+        sql = "SELECT attempt FROM jobs WHERE job_id = ? AND attempt = ? AND lease_worker = ? AND state = 'running' AND NOT deleted"
+        try:
+            return bool(self.rows(sql, job, attempt, worker))
+        except (Down, subprocess.SubprocessError):
+            return False
 
     def pick(self, choice: random.Random, among: list[Host] | None = None) -> Host | None:
         """A machine that may be disturbed now, or none."""
