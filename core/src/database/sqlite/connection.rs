@@ -57,8 +57,13 @@ pub(super) fn file_address(path: &Path) -> String {
     address
 }
 
-/// Makes an empty file that only its owner may read; SQLite gives its companions the same rights.
+/// Makes an empty file that only its owner may read, if there is none; SQLite gives its companions the same rights. One that is there
+/// is not opened: closing it again would drop the locks of all connections that this process has to it (so it is with POSIX locks; see
+/// <https://sqlite.org/howtocorrupt.html>), and another process could take itself for the last one and remove the log under them.
 pub(super) fn create_private_file(path: &Path) -> Result<()> {
+    if path.is_file() {
+        return Ok(());
+    }
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(false).write(true);
     #[cfg(unix)]

@@ -102,7 +102,15 @@ impl SqliteDatabase {
         create_private_file(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut writer = connect(path, flags)?;
-        prepare(&mut writer, path).map_err(Fault::translate)?;
+        prepare(&mut writer, path).map_err(|fault| {
+            let error = fault.translate();
+            match error.kind() {
+                ErrorKind::Io if error.hint_text().is_none() => {
+                    error.hint(format!("see that this user may write {} and its folder", path.display()))
+                }
+                _ => error,
+            }
+        })?;
         Ok(Self::over(path, clock, writer, false))
     }
 
@@ -344,6 +352,29 @@ mod tests {
         // The writer is held by this test, and still:
         assert_eq!(database.statistics().unwrap(), Statistics::default());
         assert!(database.integrity_check().unwrap().is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn opening_a_database_again_keeps_the_locks_of_those_who_have_it_open() {
+        use std::os::unix::fs::MetadataExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        let open = || SqliteDatabase::open(&path, Arc::new(ManualClock::new())).unwrap();
+        let first = open();
+        let file = format!(":{}", std::fs::metadata(&path).unwrap().ino());
+        // A line of the list: number, kind, mode, access, process, device and file, from, to.
+        let is_locked = || {
+            let list = std::fs::read_to_string("/proc/locks").unwrap();
+            list.lines()
+                .any(|line| line.split_whitespace().nth(5).is_some_and(|place| place.ends_with(&file)))
+        };
+        assert!(is_locked());
+        drop(open());
+        assert!(is_locked());
+        drop(first);
+        assert!(!is_locked());
     }
 
     #[test]
