@@ -1,7 +1,7 @@
 //! Makes the views agree: what they show is one scene, and in it the object is one solid, which stands on something.
 
 use super::consensus::{Consensus, ConsensusOptions, find_object};
-use super::evidence::{EvidenceOptions, depth_known, scene_odds};
+use super::evidence::{EvidenceOptions, depth_known, pins, scene_odds};
 use super::labelling::{LabelOptions, find_plane, label, saliency};
 use super::occlusion::{OcclusionOptions, hidden_depths};
 use super::pieces::{Choice, Sought};
@@ -84,7 +84,8 @@ pub(super) fn agree_on(
         let seen = scene_odds(scene, &labels, &known, views, &options.evidence)?;
         let hidden =
             hidden_depths(scene, &labels, &known, views, gaze, plane, &options.labels, &options.occlusion)?;
-        Ok(find_object(views, &seen, &hidden, sought, plane, &options.evidence, &options.consensus))
+        let pins = pins(scene, &labels, &known);
+        Ok(find_object(views, &seen, &hidden, &pins, sought, plane, &options.evidence, &options.consensus))
     };
     let plane = find_plane(scene, &votes, views, gaze, &options.labels);
     let found = agree(plane.as_ref())?;

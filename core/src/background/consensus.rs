@@ -151,6 +151,7 @@ pub(super) fn find_object(
     views: &[SalientView],
     scene: &[Vec<Odds>],
     hidden_from: &[Vec<f32>],
+    pins: &[(Vector3<f64>, f32)],
     sought: Sought<'_>,
     plane: Option<&SupportPlane>,
     evidence: &EvidenceOptions,
@@ -158,7 +159,7 @@ pub(super) fn find_object(
 ) -> Consensus {
     let asked = asked(views, &sought.gaze.focus, options.most_views);
     let network = network_odds(evidence);
-    Search { views, scene, hidden_from, sought, plane, network, asked, options }.run()
+    Search { views, scene, hidden_from, pins, sought, plane, network, asked, options }.run()
 }
 
 /// The views that are asked about cells: `most` of them at most, evenly chosen, in an order in which each looks at the focus from
@@ -186,6 +187,8 @@ struct Search<'a> {
     scene: &'a [Vec<Odds>],
     /// By view and pixel: from which depth on something hides what is there.
     hidden_from: &'a [Vec<f32>],
+    /// Gaussians of the object, each as far as its depth is known.
+    pins: &'a [(Vector3<f64>, f32)],
     sought: Sought<'a>,
     plane: Option<&'a SupportPlane>,
     /// The network's log odds by its saliency.
@@ -333,7 +336,18 @@ impl Search<'_> {
         if let Some(plane) = self.plane {
             remove_flat(grid, &mut inside, plane, saliency, self.options);
         }
-        take_apart(grid, &inside, self.sought, &self.options.pieces)
+        take_apart(grid, &inside, &self.pinned(grid), self.sought, &self.options.pieces)
+    }
+
+    /// By cell: how many Gaussians pin it down.
+    fn pinned(&self, grid: &Grid) -> Vec<f32> {
+        let mut pinned = vec![0.0; grid.len()];
+        for (place, known) in self.pins {
+            if let Some(cell) = grid.cell_at(place) {
+                pinned[cell] += known;
+            }
+        }
+        pinned
     }
 
     /// How well the views determine the solid, with the `odds` of the last turn.
@@ -537,6 +551,7 @@ mod tests {
             views: &views,
             scene: &[],
             hidden_from: &[],
+            pins: &[],
             sought: Sought { gaze: &gaze, choice: Choice::Watched },
             plane: None,
             network: [0.0; 256],
@@ -623,7 +638,7 @@ mod tests {
                 scene.push(shown.iter().map(|shown| Odds::new(if *shown { 3.0 } else { -3.0 })).collect());
             }
             let sought = Sought { gaze: &gaze, choice: Choice::Watched };
-            find_object(&views, &scene, &[], sought, None, &EvidenceOptions::default(), &options)
+            find_object(&views, &scene, &[], &[], sought, None, &EvidenceOptions::default(), &options)
         };
         let long = find(Vector3::new(2.7, 0.3, 0.3));
         assert!(!long.is_cut);

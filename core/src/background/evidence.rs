@@ -1,6 +1,7 @@
 //! What the pixels of each view say by themselves, as log odds of object against background: what the network saw there,
 //! and what the Gaussians of the scene show there.
 
+use nalgebra::Vector3;
 use rayon::prelude::*;
 
 use super::guided_filter::box_mean;
@@ -97,6 +98,15 @@ pub(super) fn scene_odds(
         Odds::new(((object + options.doubt) / (background + options.doubt)).ln())
     };
     views.iter().map(|v| Ok(painted.seen_by(&v.camera)?.iter().map(odds).collect())).collect()
+}
+
+/// The Gaussians that pin the object down: their centres, and how much (0 to 1) each is a part of it whose depth is `known`
+/// ([`depth_known`]).
+pub(super) fn pins(scene: &QuickScene, labels: &ObjectLabels, known: &[f32]) -> Vec<(Vector3<f64>, f32)> {
+    (scene.centres.iter().zip(&labels.object).zip(known))
+        .map(|((centre, object), known)| (*centre, object.unwrap_or(0.0) * known))
+        .filter(|(_, pinned)| *pinned > 0.0)
+        .collect()
 }
 
 /// By Gaussian: how well (0 to 1) its depth is known, by the texture of the pictures where they show it.

@@ -16,8 +16,12 @@ with_defaults! {
         pub(super) looked_at: f64 = 0.25,
         /// Pieces with less than this part (0 to 1) of the cells of the one that is looked at are noise,
         pub(super) least: f64 = 0.002,
-        /// and those with less than this part, if they do not belong to it.
+        /// and those with less than this part, if they do not belong to it,
         pub(super) least_other: f64 = 0.02,
+        /// or if Gaussians pin their surface down less densely than this part (0 to 1) of how densely they do that of the one that is
+        /// looked at: over a blank table the views agree on cells that no one of them sees anything in. On such a table, such pieces
+        /// had up to 0.1 of it, what stood there beside the thing that was looked at 0.7 or more.
+        pub(super) least_pinned: f64 = 0.25,
         /// A piece belongs to the object if the gap between them is narrower than this part of the object's size.
         pub(super) narrow: f64 = 0.2,
         /// It does, too, if the centre of both together is nearer to the focus by more than this, in units of the cameras'
@@ -57,8 +61,15 @@ pub(super) enum Choice {
     AtFocus,
 }
 
-/// Tells the object among what is `inside` from other things and from noise.
-pub(super) fn take_apart(grid: &Grid, inside: &[bool], sought: Sought<'_>, options: &PieceOptions) -> Apart {
+/// Tells the object among what is `inside` from other things and from noise. `pinned` has by cell how many Gaussians are there whose
+/// depth is known.
+pub(super) fn take_apart(
+    grid: &Grid,
+    inside: &[bool],
+    pinned: &[f32],
+    sought: Sought<'_>,
+    options: &PieceOptions,
+) -> Apart {
     let gaze = sought.gaze;
     let mut apart = Apart { object: vec![false; inside.len()], other: vec![false; inside.len()] };
     let width = options.looked_at * gaze.distance;
@@ -82,9 +93,17 @@ pub(super) fn take_apart(grid: &Grid, inside: &[bool], sought: Sought<'_>, optio
     let Some(first) = pieces.next() else { return apart };
     let part_of_first = |part: f64| part * first.len() as f64;
     let (least, least_other) = (part_of_first(options.least), part_of_first(options.least_other));
+    let density = |piece: &[usize]| {
+        let surface = piece.iter().filter(|&&cell| solid::is_surface(grid, inside, cell)).count();
+        piece.iter().map(|&cell| f64::from(pinned[cell])).sum::<f64>() / surface.max(1) as f64
+    };
+    let least_density = options.least_pinned * density(&first);
+    let is_thing = |piece: &Vec<usize>| {
+        let cells = piece.len() as f64;
+        cells >= least_other || (cells >= least && density(piece) >= least_density)
+    };
     let mut object = Group::new(grid, first, options);
-    let mut left: Vec<Group> =
-        pieces.filter(|p| p.len() as f64 >= least).map(|p| Group::new(grid, p, options)).collect();
+    let mut left: Vec<Group> = pieces.filter(is_thing).map(|p| Group::new(grid, p, options)).collect();
     while let Some(next) = left.iter().position(|piece| object.includes(piece, sought, options)) {
         object.add(left.remove(next));
     }
@@ -147,24 +166,28 @@ mod tests {
     }
 
     fn tell(balls: &[(f64, f64)]) -> Vec<&'static str> {
-        tell_by(balls, 0.0, Choice::Watched)
+        tell_by(balls, 0.0, Choice::Watched, &[])
     }
 
     /// The same, with a person who points at a place along x.
     fn tell_at(balls: &[(f64, f64)], pointed: f64) -> Vec<&'static str> {
-        tell_by(balls, pointed, Choice::AtFocus)
+        tell_by(balls, pointed, Choice::AtFocus, &[])
     }
 
-    /// Which of the balls, given by their places along x and their radii, are the object and which other things.
-    fn tell_by(balls: &[(f64, f64)], focus: f64, choice: Choice) -> Vec<&'static str> {
+    /// Which of the balls, given by their places along x and their radii, are the object and which other things. Nothing pins down the
+    /// `blank` ones.
+    fn tell_by(balls: &[(f64, f64)], focus: f64, choice: Choice, blank: &[usize]) -> Vec<&'static str> {
         let grid = Grid::new(&Vector3::zeros(), [2.0, 1.0, 1.0], &-Vector3::y(), 0.05);
         let middle = |x: f64| Vector3::new(x, 0.0, 0.0);
-        let inside: Vec<bool> = (0..grid.len())
-            .map(|i| balls.iter().any(|(x, radius)| (grid.place(i) - middle(*x)).norm() < *radius))
-            .collect();
+        let ball =
+            |i: usize| balls.iter().position(|(x, radius)| (grid.place(i) - middle(*x)).norm() < *radius);
+        let balls_of: Vec<Option<usize>> = (0..grid.len()).map(ball).collect();
+        let inside: Vec<bool> = balls_of.iter().map(Option::is_some).collect();
+        let is_pinned = |ball: &Option<usize>| ball.is_some_and(|ball| !blank.contains(&ball));
+        let pinned: Vec<f32> = balls_of.iter().map(|ball| f32::from(u8::from(is_pinned(ball)))).collect();
         let gaze = Gaze { focus: middle(focus), ..gaze() };
         let sought = Sought { gaze: &gaze, choice };
-        let apart = take_apart(&grid, &inside, sought, &PieceOptions::default());
+        let apart = take_apart(&grid, &inside, &pinned, sought, &PieceOptions::default());
         let name = |(x, _): &(f64, f64)| {
             let cell = grid.cell_at(&middle(*x)).unwrap();
             match (apart.object[cell], apart.other[cell]) {
@@ -183,6 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn a_small_piece_that_nothing_pins_down_is_noise() {
+        let tell = |balls: &[(f64, f64)], blank: &[usize]| tell_by(balls, 0.0, Choice::Watched, blank);
+        let close = [(0.0, 0.4), (0.6, 0.1)];
+        assert_eq!(tell(&close, &[]), ["object", "object"]);
+        assert_eq!(tell(&close, &[1]), ["object", "noise"]);
+        // A blank thing of some size is one; and where the object is blank itself, so may be what belongs to it.
+        assert_eq!(tell(&[(0.0, 0.4), (0.75, 0.25)], &[1]), ["object", "object"]);
+        assert_eq!(tell(&close, &[0, 1]), ["object", "object"]);
+    }
+
+    #[test]
     fn what_a_person_points_at_is_the_object_however_small() {
         assert_eq!(tell_at(&[(0.0, 0.4), (1.2, 0.2)], 1.1), ["other", "object"]);
         assert_eq!(tell_at(&[(-0.6, 0.3), (0.6, 0.3)], 0.6), ["other", "object"]);
@@ -198,6 +232,6 @@ mod tests {
     fn of_a_pair_both_are_the_object_unless_one_is_asked_for() {
         let pair = [(-0.6, 0.3), (0.62, 0.3)];
         assert_eq!(tell(&pair), ["object", "object"]);
-        assert_eq!(tell_by(&pair, 0.0, Choice::WatchedAlone), ["object", "other"]);
+        assert_eq!(tell_by(&pair, 0.0, Choice::WatchedAlone, &[]), ["object", "other"]);
     }
 }

@@ -205,8 +205,13 @@ pub(super) fn votes(grid: &Grid, views: &[Seen<'_>]) -> Vec<CellVotes> {
 
 /// The centres of the cells at the surface of what is `inside`.
 pub(super) fn surface(grid: &Grid, inside: &[bool]) -> Vec<Vector3<f64>> {
-    let is_surface = |&i: &usize| inside[i] && (grid.beside(i).filter(|&j| inside[j]).count() < 6);
-    (0..inside.len()).into_par_iter().filter(is_surface).map(|i| grid.place(i)).collect()
+    let is_at_surface = |&cell: &usize| is_surface(grid, inside, cell);
+    (0..inside.len()).into_par_iter().filter(is_at_surface).map(|cell| grid.place(cell)).collect()
+}
+
+/// Whether a cell is `inside`, and at the surface of what is.
+pub(super) fn is_surface(grid: &Grid, inside: &[bool], cell: usize) -> bool {
+    inside[cell] && grid.beside(cell).filter(|&other| inside[other]).count() < 6
 }
 
 /// By pixel of `view`: the depth of the nearest of the cells with these centres and this size that it shows; infinite where
