@@ -99,6 +99,7 @@ test-rust: $(VENV)/.installed interop
 	cargo test $(TEST_BUILD) --exclude libreconstruct-ffi --doc | tee -a $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
 	cargo test --locked $(BARE_BUILD) --lib -- $(BARE_TESTS)
+	cargo test --locked $(BARE_BUILD) --features libreconstruct/service --lib -- is_refused_with_the_feature
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.

@@ -21,7 +21,7 @@ from .hosts import WorkerHost
 STAGES = ["frames", "sfm", "train"]
 # While the files of the scene are stored, after all stages.
 PUBLISHING = "publishing"
-# The state of a training may be so old when it is stored, seconds (docs/many-machines.md).
+# Seconds between two states that a training makes by itself: `checkpoint_seconds` below that is as if it were so.
 STATE_AGE = 60
 # So long may storing take, on a machine that is busy: of a stage that is finished, and of a training's state, seconds.
 STAGE_MARGIN, STATE_MARGIN = 10.0, 20.0

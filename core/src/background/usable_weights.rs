@@ -78,7 +78,10 @@ fn check(path: &Path) -> Result<()> {
 pub(super) fn note_trouble(path: &Path, why: &Error) {
     let trouble = (why.kind() == ErrorKind::InvalidFile).then(|| State::of(path).ok()).flatten();
     match trouble {
-        Some(state) => known().insert(path.to_owned(), (state, Some(why.message().to_owned()))),
+        Some(state) => {
+            log::warn!("{}: no background is removed on this machine", why.message());
+            known().insert(path.to_owned(), (state, Some(why.message().to_owned())))
+        }
         // It is read anew.
         None => known().remove(path),
     };

@@ -37,6 +37,18 @@ impl fmt::Display for NoRoomForInput {
 
 impl std::error::Error for NoRoomForInput {}
 
+/// The cause of an error by which the video of the job could not be read as it came: what was made of it is not to be gone on with.
+#[derive(Debug)]
+pub(super) struct UnreadableVideo;
+
+impl fmt::Display for UnreadableVideo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the video cannot be read as it came")
+    }
+}
+
+impl std::error::Error for UnreadableVideo {}
+
 /// A video that can be looked at, until this is dropped.
 pub(super) struct VideoToLookAt {
     path: PathBuf,
@@ -126,7 +138,8 @@ impl Service {
     /// Reads all of a job's file, which lies at `file`, and holds it to what came. Nothing is known of one without a row.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be read or has other bytes; [`ErrorKind::NotFound`], [`ErrorKind::Cancelled`], the database's.
+    /// With the cause [`UnreadableVideo`]: [`ErrorKind::Io`] if it cannot be read or has other bytes, [`ErrorKind::NotFound`]. Without:
+    /// [`ErrorKind::Cancelled`], the database's.
     pub(super) fn check_video(
         &self,
         name: &BlobName,
@@ -136,8 +149,10 @@ impl Service {
     ) -> Result<()> {
         let row = self.inner.database.upload(name)?.and_then(|upload| upload.video);
         let Some(video) = row.filter(|video| video.version == version) else { return Ok(()) };
-        let opened = File::open(file).map_err(|e| Error::io("open", file, e))?;
-        read_checked(opened, &video, control, |e| Error::io("read", file, e), |_| Ok(()))
+        let opened = File::open(file).map_err(|e| Error::io("open", file, e));
+        opened
+            .and_then(|from| read_checked(from, &video, control, |e| Error::io("read", file, e), |_| Ok(())))
+            .map_err(|e| if e.kind() == ErrorKind::Cancelled { e } else { e.caused_by(UnreadableVideo) })
     }
 
     /// What the pipeline is given of a job's file: a video as it is, of an archive the folder of its pictures. They are unpacked into
@@ -228,6 +243,27 @@ fn flush(folder: &Path, control: &Control) -> Result<()> {
         sync_file(&path).map_err(|e| Error::io("flush", &path, e))?;
     }
     sync_folder(folder)
+}
+
+/// Reads all pictures and clips that were unpacked into `folder`, the workspace of a job, if any were.
+///
+/// # Errors
+/// The disk's, with the cause [`UnreadableVideo`]; [`ErrorKind::Cancelled`].
+pub(super) fn check_pictures(folder: &Path, control: &Control) -> Result<()> {
+    let pictures = folder.join(PICTURES);
+    let failed = |path: &Path, e| Error::io("read", path, e).caused_by(UnreadableVideo);
+    let entries = match fs::read_dir(&pictures) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|e| failed(&pictures, e))?,
+    };
+    for entry in entries {
+        control.check()?;
+        let path = entry.map_err(|e| failed(&pictures, e))?.path();
+        File::open(&path)
+            .and_then(|mut picture| io::copy(&mut picture, &mut io::sink()))
+            .map_err(|e| failed(&path, e))?;
+    }
+    Ok(())
 }
 
 /// Where in the workspace `folder` a copy of the video lies.

@@ -261,6 +261,8 @@ impl<'a> Worker<'a> {
             // the same: so it must be found twice. What is finished is not done again.
             self.log(&workspace, &format!("{}; it is looked at once more", error.kind().slug()));
             pause(SECOND_LOOK, self.cancel);
+            // Of the archive they are unpacked anew, and held to the sums in it.
+            workspace.forget_pictures()?;
             (stop, result) = self.reconstruct(claim, &workspace)?;
         }
         match (stop, result) {
@@ -360,7 +362,13 @@ impl<'a> Worker<'a> {
                 let run = || {
                     let file =
                         self.service.video_to_work_on(&name, version, workspace.folder(), &control)?;
-                    let check = VideoCheck::new(self.service, (name, version), file.clone(), &control);
+                    let check = VideoCheck::new(
+                        self.service,
+                        (name, version),
+                        file.clone(),
+                        workspace.folder(),
+                        &control,
+                    );
                     let made = self.service.input_of(file, workspace.folder(), &control).and_then(|video| {
                         if let Some(handing_over) = handing_over {
                             let job = claim.lease.job;

@@ -222,6 +222,11 @@ fn bytes_in(folder: &Path) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
+/// The name of what is not to be gone on with.
+fn gone(name: &str) -> String {
+    format!("{name}.gone")
+}
+
 impl JobWorkspace {
     /// The folder itself.
     pub(super) fn folder(&self) -> &Path {
@@ -254,20 +259,31 @@ impl JobWorkspace {
     pub(super) fn clear(&self) -> Result<()> {
         // What may go file by file is first, also what an earlier try has left: on a full disk a new name may need the room.
         remove_all_but(&[LOCK, LOG, RUN, PICTURES], &self.folder)?;
-        self.set_aside()?;
+        for name in [PICTURES, RUN] {
+            self.set_aside(name)?;
+        }
         remove_all_but(&[LOCK, LOG], &self.folder)
     }
 
-    /// Takes the names of what would be gone on with, however much of it were left when its removal stops half-way.
-    fn set_aside(&self) -> Result<()> {
-        for name in [PICTURES, RUN] {
-            let whole = self.folder.join(name);
-            match fs::rename(&whole, self.folder.join(format!("{name}.gone"))) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &whole, e)),
-                _ => {}
-            }
+    /// Removes the pictures that were unpacked from an archive: they are unpacked anew.
+    pub(super) fn forget_pictures(&self) -> Result<()> {
+        let gone = self.folder.join(gone(PICTURES));
+        let remove = || match fs::remove_dir_all(&gone) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &gone, e)),
+            _ => Ok(()),
+        };
+        remove()?;
+        self.set_aside(PICTURES)?;
+        remove()
+    }
+
+    /// Takes the name of what would be gone on with, however much of it were left when its removal stops half-way.
+    fn set_aside(&self, name: &str) -> Result<()> {
+        let whole = self.folder.join(name);
+        match fs::rename(&whole, self.folder.join(gone(name))) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &whole, e)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Leaves and removes it.
@@ -324,7 +340,9 @@ mod tests {
         let is_there = |name: &str| workspace.folder().join(name).exists();
         fill();
         // The removal ended here: what is left has another name.
-        workspace.set_aside().unwrap();
+        for name in [PICTURES, RUN] {
+            workspace.set_aside(name).unwrap();
+        }
         assert!(!is_there("pictures") && !workspace.pipeline_folder().exists());
         assert!(is_there("pictures.gone/1.jpg") && is_there("run.gone/frames/1.jpg"));
         // It is in the way of nobody, and goes the next time.
@@ -334,6 +352,13 @@ mod tests {
         let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
         left.sort();
         assert_eq!(left, [LOG, LOCK]);
+        // Of the pictures alone, also where an earlier removal of them has stopped half-way.
+        fill();
+        workspace.set_aside(PICTURES).unwrap();
+        fill();
+        workspace.forget_pictures().unwrap();
+        assert!(!is_there("pictures") && !is_there("pictures.gone") && is_there("run/frames/1.jpg"));
+        workspace.forget_pictures().unwrap();
         workspace.clear().unwrap();
     }
 }

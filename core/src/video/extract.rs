@@ -103,6 +103,8 @@ pub(super) fn describe(frames: &Frames, thumbnails: &Thumbnails, control: &Contr
     for warning in &frames.warnings {
         control.warn(Stage::Frames, warning.clone());
     }
+    // Whoever has heard one may have stopped the work: then these frames are not to be gone on with.
+    control.check()?;
     control.progress_with(Stage::Frames, "done", 1.0, frames.summary());
     Ok(())
 }

@@ -98,8 +98,9 @@ pub(super) const KEYS: &[Key] = &[
     key("max_job_hours", "How long a job may be worked on, in all its attempts; then it fails. 0: no limit."),
     key(
         "checkpoint_seconds",
-        "How often at most the state of a training is stored for other machines, where many share a database: about so much\n\
-         of it is lost with its machine. A state of a million Gaussians has 0.7 GB.",
+        "How old the stored state of a training is, in seconds, when a newer one is stored for other machines, where many share\n\
+         a database: so much of it is lost with its machine at most, and what the upload takes. Below 60 it is as if it were 60.\n\
+         A state of a million Gaussians has 0.7 GB.",
     ),
     key(
         "drain_seconds",

@@ -2,31 +2,19 @@
 //! damaged one, or takes what it could read for all of it. So where there is such a doubt, and only there, the worker reads the file
 //! itself.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::Service;
 use super::super::runner::Outcome;
+use super::super::video_file::check_pictures;
 use crate::control::{Control, Event, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::BlobName;
 
-/// The warnings that a part of the video was not decoded.
-const DOUBTS: [&str; 3] = ["damaged_video", "frames_lost", "video_cut_off"];
-
-/// The cause of an error by which the video of the job could not be read as it came: what was made of it is not to be gone on with.
-#[derive(Debug)]
-pub(super) struct UnreadableVideo;
-
-impl fmt::Display for UnreadableVideo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the video cannot be read as it came")
-    }
-}
-
-impl std::error::Error for UnreadableVideo {}
+/// The warnings that a part of the video, or some of the pictures and clips of an archive, could not be decoded.
+const DOUBTS: [&str; 5] = ["clip_skipped", "damaged_video", "frames_lost", "images_skipped", "video_cut_off"];
 
 /// Looks after the video of one attempt.
 pub(super) struct VideoCheck {
@@ -35,6 +23,8 @@ pub(super) struct VideoCheck {
     version: u64,
     /// Where it lies.
     file: PathBuf,
+    /// The workspace of the job, in which the pictures of an archive are.
+    folder: PathBuf,
     control: Control,
     has_looked: AtomicBool,
     trouble: Mutex<Option<Error>>,
@@ -45,11 +35,12 @@ impl VideoCheck {
         service: &Service,
         (name, version): (BlobName, u64),
         file: PathBuf,
+        folder: &Path,
         control: &Control,
     ) -> Arc<Self> {
-        let (service, control) = (service.clone(), control.clone());
+        let (service, folder, control) = (service.clone(), folder.to_owned(), control.clone());
         let (has_looked, trouble) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { service, name, version, file, control, has_looked, trouble })
+        Arc::new(Self { service, name, version, file, folder, control, has_looked, trouble })
     }
 
     /// The control for the work on the video. At a warning that raises a doubt the video is read before the work goes on, which is
@@ -65,14 +56,11 @@ impl VideoCheck {
         })
     }
 
-    /// What came of the work, unless the disk is to blame for it.
+    /// What came of the work, unless the disk is to blame for it. A scene is not doubted any more: each stage was when it was made.
     pub(super) fn judge(&self, result: Result<Outcome>) -> Result<Outcome> {
-        let is_doubtful = match &result {
-            Err(error) => matches!(error.kind(), ErrorKind::InvalidMedia | ErrorKind::TooFewFrames),
-            // A stage that was finished by an earlier attempt has sent its warnings to that.
-            Ok(outcome) => outcome.warnings.iter().any(is_doubt),
-        };
-        if is_doubtful {
+        let speaks_against_video =
+            |error: &Error| matches!(error.kind(), ErrorKind::InvalidMedia | ErrorKind::TooFewFrames);
+        if result.as_ref().is_err_and(speaks_against_video) {
             self.look();
         }
         match self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -86,13 +74,11 @@ impl VideoCheck {
         if self.has_looked.swap(true, Ordering::Relaxed) {
             return;
         }
-        let Err(error) = self.service.check_video(&self.name, self.version, &self.file, &self.control) else {
-            return;
-        };
-        let error = match error.kind() {
-            ErrorKind::Cancelled => error,
-            _ => error.caused_by(UnreadableVideo),
-        };
+        let checked = self
+            .service
+            .check_video(&self.name, self.version, &self.file, &self.control)
+            .and_then(|()| check_pictures(&self.folder, &self.control));
+        let Err(error) = checked else { return };
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         self.control.cancel_token().cancel();
     }
