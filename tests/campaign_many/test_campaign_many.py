@@ -189,6 +189,10 @@ def test_a_worker_is_hit_once_in_a_stage(seed):
     for _, _, do in events[:-1]:
         do(world, random.Random())
     assert world.hits in (["kill"], ["kill", "loss"], ["stop"])
+    hits = list(world.hits)
+    _, _, end = events[-1]
+    end(world, random.Random())
+    assert world.hits == hits
 
 
 def test_faults_of_a_stage_leave_the_others_as_they_are():

@@ -379,6 +379,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="load-", dir=media.CACHE.parent) as folder:
         if arguments.only in (None, "start"):
             starts(Path(folder), arguments.starts)
+        if arguments.only == "start":
+            return
         # All clients have one address here.
         connections = {"max_connections_per_address": 0}
         config = {"workers": 1, "log": "warn", "limits": {"max_queued_jobs": 10_000}, "connections": connections}
