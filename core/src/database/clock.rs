@@ -65,12 +65,15 @@ impl Clock for SystemClock {
 #[cfg(test)]
 pub(crate) struct ManualClock {
     micros: std::sync::atomic::AtomicI64,
+    /// That of the machine: what opens a folder by the system's clock beside it is on the same one.
+    boot: String,
 }
 
 #[cfg(test)]
 impl ManualClock {
     pub(crate) fn new() -> Self {
-        Self { micros: std::sync::atomic::AtomicI64::new(1_700_000_000_000_000) }
+        let micros = std::sync::atomic::AtomicI64::new(1_700_000_000_000_000);
+        Self { micros, boot: SystemClock::new().boot }
     }
 
     pub(crate) fn advance(&self, seconds: i64) {
@@ -94,6 +97,6 @@ impl Clock for ManualClock {
     }
 
     fn boot(&self) -> &str {
-        "test"
+        &self.boot
     }
 }
