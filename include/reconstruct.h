@@ -1171,11 +1171,13 @@ typedef struct rc_reconstruction {
     rc_projection projection;
     // Whether to leave Gaussians that hang in free space where they are; on a graphics device they are left in any case.
     bool no_clean;
+    // Focal length in pixels of the frames (those of the camera that made most), if known; it is refined. 0 = it is not.
+    double focal;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO, false }
+    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO, false, 0.0 }
 
 // Makes a scene of a video (or of a folder of pictures, videos or both) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this

@@ -535,6 +535,8 @@ struct Reconstruction {
     rc_projection projection = RC_PROJECTION_AUTO;
     // Whether Gaussians that hang in free space are moved to where they are needed; on a graphics device they are left.
     bool clean = true;
+    // Focal length in pixels of the frames (those of the camera that made most), if known; it is refined. 0: it is not.
+    double focal = 0.0;
 };
 
 // Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
@@ -570,6 +572,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.time_budget_seconds = options.time_budget_seconds;
     r.projection = options.projection;
     r.no_clean = !options.clean;
+    r.focal = options.focal;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
     detail::Text report;

@@ -126,6 +126,8 @@ pub struct rc_reconstruction {
     pub projection: MaybeUninit<rc_projection>,
     /// Whether to leave Gaussians that hang in free space where they are; on a graphics device they are left in any case.
     pub no_clean: bool,
+    /// Focal length in pixels of the frames (those of the camera that made most), if known; it is refined. 0 = it is not.
+    pub focal: f64,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -169,6 +171,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         require_scale: asked.require_scale,
         strict: asked.strict,
         rolling_shutter_ms: given_shutter(asked.rolling_shutter_ms),
+        focal: (asked.focal != 0.0).then_some(asked.focal),
         remove_background: asked.remove_background,
         camera_type,
         max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
@@ -251,6 +254,7 @@ mod tests {
             time_budget_seconds: 300,
             projection: MaybeUninit::new(rc_projection::RC_PROJECTION_EQUIRECTANGULAR),
             no_clean: true,
+            focal: 800.0,
             ..rc_reconstruction::DEFAULT
         };
         let preset = ReconstructionOptions::with_quality(Quality::Preview);
@@ -265,6 +269,7 @@ mod tests {
             time_budget_seconds: Some(300),
             projection: Some(Projection::Equirectangular),
             clean: false,
+            focal: Some(800.0),
             ..preset
         };
         // SAFETY: no pointers.
@@ -274,5 +279,10 @@ mod tests {
         // SAFETY: no pointers.
         let error = unsafe { options(&asked) }.unwrap().check().unwrap_err();
         assert!(error.message().contains("rolling_shutter_ms is NaN"), "{error}");
+        // Nor for "it is not known".
+        let asked = rc_reconstruction { focal: f64::NAN, ..rc_reconstruction::DEFAULT };
+        // SAFETY: no pointers.
+        let error = unsafe { options(&asked) }.unwrap().check().unwrap_err();
+        assert!(error.message().contains("focal length is NaN"), "{error}");
     }
 }

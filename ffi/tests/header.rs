@@ -46,7 +46,7 @@ const INITIALISERS: [(&str, &str); 12] = [
     (
         "rc_reconstruction",
         "RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \\\n    \
-         false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO, false",
+         false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO, false, 0.0",
     ),
     (
         "rc_model_arrays",

@@ -33,7 +33,8 @@ def reconstruct(
     `options` replace single values of the preset, with the names of the service: `training_num_steps`,
     `training_max_num_gaussians`, `reconstruction_method`, `max_frames`, `max_resolution`, `training_max_resolution`,
     `sh_degree`, `test_every`, `seed`, `device`, `turntable`, `title`, `camera_type`, `apriltag_size_mm`, `require_scale`,
-    `strict`, `rolling_shutter_ms` (absent: estimated from a video where it matters; 0: none), `remove_background`,
+    `strict`, `rolling_shutter_ms` (absent: estimated from a video where it matters; 0: none), `focal` (the focal length in
+    pixels of the frames, if known; of several cameras, of the one that made most; it is refined), `remove_background`,
     `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is), `object_at` (where the object is in one
     frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number), `keep_floor` (a disc of the ground to
     keep under the object, so many times as wide as the object), `time_budget_seconds`, `projection` (`flat` or `equirectangular`,

@@ -343,6 +343,12 @@ def test_pictures_by_two_cameras_are_told_apart(tmp_path):
     assert lr.Frames.load(tmp_path / "out")[:] == frames[:]
 
 
+def test_a_run_takes_a_focal_length_as_its_stage_does(capture, tmp_path):
+    with pytest.raises(lr.InvalidInputError, match="focal length is -1"):
+        lr.reconstruct(capture, tmp_path / "out", progress=False, focal=-1.0, **SMALL)
+    assert not (tmp_path / "out").exists()
+
+
 def test_of_stages_what_is_wrong_is_said(reconstruction, tmp_path):
     frames = reconstruction / "frames"
     for options, message in [

@@ -109,6 +109,10 @@ static void without_jobs(const std::string& folder, const std::string& video) {
     check(report.find("\"splats\"") != std::string::npos, "the report has figures");
     for (const char* name : {"scene.ply", "scene.spz", "preview.jpg", "camera.json", "report.json"})
         check(fs::file_size(fs::path(folder) / name) > 0, name);
+
+    reconstruct::Reconstruction wrong = quick();
+    wrong.focal = -1.0;
+    check(code_of([&] { reconstruct::run(video, folder, wrong); }) == RC_INVALID_ARGUMENT, "options have their ranges");
 }
 
 // The stages before the training, one by one; `run` is the folder of a reconstruction of the same video.

@@ -396,6 +396,19 @@ def free_outputs(function, arguments):
             getattr(library(), "rc_string_free" if bare == "char" else f"{bare}_free")(address)
 
 
+@pytest.mark.parametrize("name", ["rc_reconstruct", "rc_sfm"])
+def test_a_focal_length_that_none_can_be(world, name):
+    function = next(f for f in FALLIBLE if f.name == name)
+    place = next(k for k, p in enumerate(function.parameters) if p.name == "options")
+    start = {"rc_reconstruct": ("rc_reconstruction", {"sh_degree": -1}), "rc_sfm": ("rc_sfm_options", {"rolling_shutter_ms": -1})}
+    kind, fields = start[name]
+    options = structure(kind, **fields, focal=-1.0)
+    arguments = world.arguments(function)
+    arguments[place] = ctypes.byref(options)
+    code, error = call(function, arguments)
+    assert code == CODE["RC_INVALID_ARGUMENT"] and "the focal length is -1;" in error.message
+
+
 def test_a_program_from_before_a_field_is_understood(world):
     function = next(f for f in FALLIBLE if f.name == "rc_reconstruct")
     place = next(k for k, p in enumerate(function.parameters) if p.name == "options")

@@ -104,4 +104,20 @@ mod tests {
         assert_eq!(key(&usual), key(&usual));
         assert_ne!(key(&usual), key(&left));
     }
+
+    #[test]
+    fn another_focal_length_means_other_poses_of_the_same_frames() {
+        let usual = ReconstructionOptions { device: DeviceChoice::Cpu, ..ReconstructionOptions::default() };
+        let told = ReconstructionOptions { focal: Some(800.0), ..usual.clone() };
+        let input = Key::from("some input");
+        let keys = |options| {
+            let keyring = Keyring::new(options).unwrap();
+            let frames = keyring.frames(&input).unwrap();
+            let poses = keyring.sfm(&frames).unwrap();
+            (frames, poses)
+        };
+        let (of_usual, of_told) = (keys(&usual), keys(&told));
+        assert_eq!(of_usual.0, of_told.0);
+        assert_ne!(of_usual.1, of_told.1);
+    }
 }

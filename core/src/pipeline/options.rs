@@ -91,6 +91,10 @@ pub struct ReconstructionOptions {
     /// a video is estimated where it matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolling_shutter_ms: Option<f64>,
+    /// Focal length in pixels of the frames, if known: of those of the camera that made most. It is refined. Absent = EXIF data
+    /// say it, or it is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focal: Option<f64>,
     /// Whether to remove the background from the frames first.
     pub remove_background: bool,
     /// The file of the mask model; absent = the installed one.
@@ -158,6 +162,7 @@ impl ReconstructionOptions {
             require_scale: false,
             strict: false,
             rolling_shutter_ms: None,
+            focal: None,
             remove_background: false,
             mask_model: None,
             mask_dir: None,
@@ -249,6 +254,7 @@ impl ReconstructionOptions {
             require_scale: self.require_scale,
             strict: self.strict,
             rolling_shutter_ms: self.rolling_shutter_ms,
+            focal: self.focal,
             ..SfmOptions::default()
         }
     }
@@ -414,6 +420,21 @@ mod tests {
         assert_eq!(asked.projection, Some(Projection::Equirectangular));
         assert!(written(&asked).contains(r#""projection":"equirectangular""#));
         assert!(serde_json::from_str::<ReconstructionOptions>(r#"{"projection":"cubemap"}"#).is_err());
+    }
+
+    #[test]
+    fn the_search_for_poses_begins_with_a_focal_length_that_is_known() {
+        let usual = ReconstructionOptions::default();
+        assert_eq!(usual.poses_options().sfm.focal, None);
+        assert!(!serde_json::to_string(&usual).unwrap().contains("focal"));
+        let asked: ReconstructionOptions = serde_json::from_str(r#"{"focal":800}"#).unwrap();
+        assert_eq!(asked.poses_options().sfm.focal, Some(800.0));
+        asked.check().unwrap();
+        for focal in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let error = ReconstructionOptions { focal: Some(focal), ..usual.clone() }.check().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().starts_with(&format!("the focal length is {focal};")), "{error}");
+        }
     }
 
     #[test]

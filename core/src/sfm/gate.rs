@@ -260,6 +260,23 @@ pub(crate) fn torn(broken_steps: &[usize], frames: &Frames) -> Error {
     )
 }
 
+/// Refuses a map that needs a lens that there is not.
+fn check_lenses(map: &Map, known_focals: &[Option<f64>]) -> Result<()> {
+    let impossible = impossible_cameras(map, known_focals);
+    let Some(camera) = impossible.first().and_then(|&k| map.cameras().nth(k)) else { return Ok(()) };
+    let side = camera.width.max(camera.height);
+    let focal = camera.mean_focal();
+    Err(refuse(
+        ErrorKind::IntrinsicsUnreliable,
+        format!(
+            "the focal length came out as {focal:.0} pixels for pictures of {} pixels, distortion {:?}",
+            side, camera.params
+        ),
+        "film from more directions, or give the focal length (--focal, in a library focal; a service reads it from the EXIF data \
+         of photographs)",
+    ))
+}
+
 /// Judges a finished map; returns what the user should know. `known_focals` is by camera the focal length in pixels, if it was given
 /// or EXIF names it: it says more of what is possible than the usual range. So many frames are `elsewhere`: they show other places,
 /// which become models of their own, and are no fault of this one.
@@ -303,19 +320,7 @@ pub(crate) fn check_model(
     }
     let parallax = report.median_parallax_degrees;
     check_depth(parallax, report.rotation_only_pairs, registered)?;
-    let impossible = impossible_cameras(map, known_focals);
-    if let Some(camera) = impossible.first().and_then(|&k| map.cameras().nth(k)) {
-        let side = camera.width.max(camera.height);
-        let focal = camera.mean_focal();
-        return Err(refuse(
-            ErrorKind::IntrinsicsUnreliable,
-            format!(
-                "the focal length came out as {focal:.0} pixels for pictures of {} pixels, distortion {:?}",
-                side, camera.params
-            ),
-            "give the focal length, or film from more directions",
-        ));
-    }
+    check_lenses(map, known_focals)?;
     if !report.broken_steps.is_empty() {
         return Err(torn(&report.broken_steps, frames));
     }
@@ -475,6 +480,13 @@ mod tests {
         map.others = OtherCameras::new(vec![telephoto], &of_image);
         assert_eq!(impossible_cameras(&map, &[None, None]), [1]);
         assert!(impossible_cameras(&map, &[None, Some(9000.0)]).is_empty());
+        check_lenses(&map, &[None, Some(9000.0)]).unwrap();
+        let error = check_lenses(&map, &[None, None]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IntrinsicsUnreliable);
+        assert!(error.message().contains("8900 pixels for pictures of 1200 pixels"), "{error}");
+        // How to give it is said for every way to ask for a scene.
+        let hint = error.hint_text().unwrap();
+        assert!(hint.contains("--focal") && hint.contains("EXIF"), "{hint}");
         // What is known of one camera says nothing of another.
         assert_eq!(impossible_cameras(&map, &[Some(9000.0), None]), [1]);
         map.unregister(&[1, 5, 9]);

@@ -53,6 +53,9 @@ pub(crate) struct Arguments {
     shutter: ShutterArguments,
     #[command(flatten)]
     masks: MaskArguments,
+    /// Focal length in pixels of the frames (those of the camera that made most), if known; it is refined
+    #[arg(long, value_name = "PIXELS")]
+    focal: Option<f64>,
     /// Fail where the poses are doubtful, instead of warning
     #[arg(long)]
     strict: bool,
@@ -115,6 +118,7 @@ impl Arguments {
             require_scale: self.scale.require_scale,
             strict: self.strict,
             rolling_shutter_ms: self.shutter.rolling_shutter_ms,
+            focal: self.focal,
             remove_background: self.masks.remove_background,
             mask_model: self.masks.mask_model.clone(),
             mask_dir: self.masks.mask_dir.clone(),
@@ -209,12 +213,19 @@ mod tests {
         arguments: Arguments,
     }
 
+    fn options(more: &[&str]) -> ReconstructionOptions {
+        let words = ["run", "garden.mp4", "-o", "garden"].iter().chain(more);
+        Command::try_parse_from(words).unwrap().arguments.options()
+    }
+
     #[test]
     fn floaters_are_left_where_that_is_asked() {
-        let clean = |more: &[&str]| {
-            let words = ["run", "garden.mp4", "-o", "garden"].iter().chain(more);
-            Command::try_parse_from(words).unwrap().arguments.options().clean
-        };
-        assert!(clean(&[]) && !clean(&["--no-clean"]));
+        assert!(options(&[]).clean && !options(&["--no-clean"]).clean);
+    }
+
+    #[test]
+    fn a_focal_length_can_be_given() {
+        assert_eq!(options(&[]).focal, None);
+        assert_eq!(options(&["--focal", "812.5"]).focal, Some(812.5));
     }
 }

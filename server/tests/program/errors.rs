@@ -77,6 +77,10 @@ fn a_lens_that_nobody_knows() {
     assert_eq!(impossible.status.code(), Some(2), "{}", stderr(&impossible));
     assert!(stderr(&impossible).contains("focal"), "{}", stderr(&impossible));
     assert!(!out.exists());
+    // A whole run takes and refuses it as its stage does.
+    let whole = run(["run", pictures, "-o", out.to_str().unwrap(), "--focal", "0"]);
+    assert_eq!((whole.status.code(), stderr(&whole)), (Some(2), stderr(&impossible)));
+    assert!(!out.exists());
 }
 
 #[test]

@@ -355,7 +355,8 @@ impl Verdict {
             }
             Some(Doubt::UnknownFocalLength | Doubt::Zoom | Doubt::OtherLens) => (
                 ErrorKind::IntrinsicsUnreliable,
-                "film without zooming, from different places and directions, or give the focal length",
+                "film without zooming, from different places and directions, or give the focal length (--focal, in a library focal; \
+                 a service reads it from the EXIF data of photographs)",
             ),
             _ => (
                 ErrorKind::UnreliableReconstruction,
@@ -517,9 +518,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        let mut evidence = sound();
-        (evidence.still_pairs, evidence.still_border) = (0.9, 0.9);
-        let verdict = Verdict {
+        let of = |evidence: Evidence| Verdict {
             grade: Grade::Broken,
             rotation_error_degrees: 0.1,
             position_error: 0.01,
@@ -529,9 +528,15 @@ mod tests {
             reasons: reasons(&evidence),
             evidence,
         };
+        let verdict = of(Evidence { still_pairs: 0.9, still_border: 0.9, ..sound() });
         let error = verdict.refusal();
         assert_eq!(error.kind(), ErrorKind::UnreliableReconstruction);
         assert!(error.message().contains("90 % of the pairs") && error.hint_text().is_some(), "{error:?}");
         assert_eq!(verdict.warning().map(|w| w.code), Some("poses_doubtful".into()));
+        // How to give the focal length is said for every way to ask for a scene.
+        let error = of(Evidence { focal_spread: 0.4, ..sound() }).refusal();
+        assert_eq!(error.kind(), ErrorKind::IntrinsicsUnreliable);
+        let hint = error.hint_text().unwrap();
+        assert!(hint.contains("--focal") && hint.contains("EXIF"), "{hint}");
     }
 }
