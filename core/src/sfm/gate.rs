@@ -272,7 +272,7 @@ fn check_lenses(map: &Map, known_focals: &[Option<f64>]) -> Result<()> {
             "the focal length came out as {focal:.0} pixels for pictures of {} pixels, distortion {:?}",
             side, camera.params
         ),
-        "film from more directions, or give the focal length (--focal, in a library focal; a service reads it from the EXIF data \
+        "film from more directions, or give the focal length (--focal, or focal in a library; a service reads it from the EXIF data \
          of photographs)",
     ))
 }

@@ -355,7 +355,7 @@ impl Verdict {
             }
             Some(Doubt::UnknownFocalLength | Doubt::Zoom | Doubt::OtherLens) => (
                 ErrorKind::IntrinsicsUnreliable,
-                "film without zooming, from different places and directions, or give the focal length (--focal, in a library focal; \
+                "film without zooming, from different places and directions, or give the focal length (--focal, or focal in a library; \
                  a service reads it from the EXIF data of photographs)",
             ),
             _ => (
