@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{reconstruct, run, stderr};
+use image::RgbImage;
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, film_frames};
+
+use crate::common::{assert_success, reconstruct, run, stderr};
 
 /// Runs `reconstruct run INPUT` into a new folder and returns the output and whether any scene was left.
 fn attempt(input: &Path, more: &[&str]) -> (Output, bool) {
@@ -124,6 +127,43 @@ fn a_scene_without_texture() {
     let fade = "gradients=size=480x270:duration=3:speed=0.02:nb_colors=2,format=yuv420p";
     ffmpeg(&["-f", "lavfi", "-i", fade, "-c:v", "libx264"], &path);
     expect(&path, &[], 5, &["hint"]);
+}
+
+#[test]
+fn doubtful_poses_are_a_warning_and_with_strict_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (frames, out) = (folder.path().join("frames"), folder.path().join("out"));
+    let walk = CaptureOptions {
+        seed: 3,
+        width: 320,
+        height: 240,
+        frames: 15,
+        frame_rate: 8.0,
+        arc_degrees: 60.0,
+        ..Default::default()
+    };
+    let (filmed, _) = film_frames(&[Film::new(&walk)], &frames).unwrap();
+    // Somebody covered the lens at the end: the rest makes a model, but more than a fifth of the frames has no place in it.
+    for k in 11..filmed.frames.len() {
+        RgbImage::new(walk.width, walk.height).save(filmed.path(k)).unwrap();
+    }
+    let find = |more: &[&str]| {
+        reconstruct().arg("sfm").arg(&frames).arg("-o").arg(&out).args(more).output().unwrap()
+    };
+    let reason = "of the frames were placed";
+
+    let refused = find(&["--strict"]);
+    let text = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(5), "{text}");
+    assert!(text.contains(reason) && text.contains("hint"), "{text}");
+    assert!(!out.join("sparse").exists() && !out.join("undistorted").exists());
+
+    let found = find(&[]);
+    assert_success(&found);
+    let text = stderr(&found);
+    assert!(text.lines().any(|l| l.starts_with("warning: ") && l.contains(reason)), "{text}");
+    assert!(String::from_utf8_lossy(&found.stdout).contains("poses doubtful"), "{found:?}");
+    assert!(out.join("sparse").is_dir());
 }
 
 #[test]
