@@ -15,6 +15,8 @@ use crate::risk::Outcome;
 const SOUND: (f64, f64) = (1.0, 0.02);
 /// And it has this share of the frames.
 const MOST_FRAMES: f64 = 0.8;
+/// A refusal should not take longer, in seconds of wall clock.
+const LONG_REFUSAL: f64 = 60.0;
 /// Places that look alike, which cannot be told apart for certain but may come out right: the truth says whether they did.
 const BY_LUCK: &str = "twin";
 
@@ -59,6 +61,8 @@ pub struct Judgement {
     pub errors: Option<(f64, f64)>,
     /// Processor seconds of structure from motion, and of the verdict.
     pub seconds: (f64, f64),
+    /// Seconds of wall clock until there was a model or an error; results of earlier programs do not have them.
+    pub wall_seconds: Option<f64>,
 }
 
 impl Judgement {
@@ -81,6 +85,7 @@ impl Judgement {
                 line["seconds"].as_f64().unwrap_or(0.0),
                 line["verdict_seconds"].as_f64().unwrap_or(0.0),
             ),
+            wall_seconds: line["wall_seconds"].as_f64(),
             id,
         })
     }
@@ -92,6 +97,11 @@ impl Judgement {
 
     fn is_good(&self) -> bool {
         self.grade() == Some(Grade::Good)
+    }
+
+    /// Whether a user gets an error: there is no model, or one that only the study keeps.
+    pub fn is_refused(&self) -> bool {
+        self.grade().is_none_or(|grade| grade == Grade::Broken)
     }
 
     /// Whether to call it good is wrong, in tables and in the picture alike: poses are off by more than a good model's may be, or
@@ -239,6 +249,33 @@ pub fn tables(judgements: &[Judgement]) -> String {
     text
 }
 
+/// Table: how long refusals take, before there is a model or of a broken one.
+pub fn refusals(judgements: &[Judgement]) -> String {
+    let mut text = format!(
+        "| half | refused | with their time | longest, wall clock | over {LONG_REFUSAL} s |\n\
+         | --- | --- | --- | --- | --- |\n"
+    );
+    for half in [Half::Tuned, Half::HeldOut, Half::Real] {
+        let of: Vec<&Judgement> = judgements.iter().filter(|j| j.half == half && j.is_refused()).collect();
+        let timed: Vec<(f64, &str)> =
+            of.iter().filter_map(|j| Some((j.wall_seconds?, j.id.as_str()))).collect();
+        let longest = timed.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        if of.is_empty() {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            half.name(),
+            of.len(),
+            timed.len(),
+            longest.map_or("–".into(), |(seconds, id)| format!("{seconds:.1} s ({id})")),
+            timed.iter().filter(|(seconds, _)| *seconds > LONG_REFUSAL).count()
+        );
+    }
+    text
+}
+
 /// What a person would look at: captures that were called good and are wrong, and sound ones that were not called good.
 pub fn surprises(judgements: &[Judgement]) -> String {
     let mut text = String::new();
@@ -319,5 +356,22 @@ mod tests {
         let curve = risk_curve(&all.each_ref().map(Judgement::outcome));
         assert_eq!(curve.last(), Some(&(1.0, 2.0 / 3.0)));
         assert_eq!(surprises(&all).matches("called good: ").count(), 2);
+    }
+
+    #[test]
+    fn refusals_say_how_long_they_took() {
+        let of = |value: &Value| Judgement::from_line(value).expect("a result");
+        let mut broken = line("walk-4", "usual", (0.1, 1e-3), 1e3);
+        broken["wall_seconds"] = json!(75.5);
+        let mut good = line("walk-6", "usual", (0.1, 1e-3), 0.01);
+        good["wall_seconds"] = json!(300.0);
+        let refused = |id: &str| json!({ "id": id, "group": "impossible", "error": "insufficient_parallax" });
+        let (untimed, mut timed) = (refused("turned-2"), refused("turned-8"));
+        timed["wall_seconds"] = json!(4.0);
+        let all = [broken, good, untimed, timed].each_ref().map(of);
+        assert_eq!(all.each_ref().map(Judgement::is_refused), [true, false, true, true]);
+        let table = refusals(&all);
+        assert!(table.ends_with("| held out | 3 | 2 | 75.5 s (walk-4) | 1 |\n"), "{table}");
+        assert_eq!(table.lines().count(), 3);
     }
 }

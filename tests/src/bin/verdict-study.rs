@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand};
 use libreconstruct::camera::Pose;
@@ -18,7 +19,7 @@ use libreconstruct::{Control, Error, ErrorKind, Result};
 use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
 use libreconstruct_tests::drawn_captures::{KINDS, draw, scenery_key, taken_by};
 use libreconstruct_tests::exit_code;
-use libreconstruct_tests::judgements::{Half, Judgement, read_judgements, surprises, tables};
+use libreconstruct_tests::judgements::{Half, Judgement, read_judgements, refusals, surprises, tables};
 use libreconstruct_tests::pose_error::{number_of, read_poses, write_poses};
 use libreconstruct_tests::risk::{Curve, risk_curve, risk_picture};
 use libreconstruct_tests::synthetic::{Film, Scenery, film_frames, take_photographs};
@@ -26,8 +27,8 @@ use serde_json::{Value, json};
 
 /// Measure how true the verdicts on reconstructions are.
 ///
-/// One line of JSON a capture: its kind and seed, the figures that the verdict follows from, the verdict, and the true
-/// errors. What is in the file already is not done again.
+/// One line of JSON a capture: its kind and seed, the figures that the verdict follows from, the verdict, the true errors, and the
+/// time it took, also to an error. What is in the file already is not done again.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -159,7 +160,7 @@ fn synthetic(output: &Path, results: &Path, seeds: &Seeds, kinds: &[String], sid
 
 fn summary(results: &[PathBuf], with_surprises: bool, file: Option<&Path>) -> Result<()> {
     let judgements = read_judgements(results)?;
-    println!("{}", tables(&judgements));
+    println!("{}\n{}", tables(&judgements), refusals(&judgements));
     if with_surprises {
         println!("{}", surprises(&judgements));
     }
@@ -178,13 +179,15 @@ fn real(inputs: &[PathBuf], output: &Path, results: &Path, options: &FrameOption
         }
         let folder = output.join(id.replace('/', "-"));
         let group = if id.starts_with("negative") { "impossible" } else { "good" };
+        let started = Instant::now();
         let frames = match Frames::load(&folder) {
             Ok(frames) => frames,
             Err(_) => match extract_frames(input, &folder, options, &Control::new()) {
                 Ok(frames) => frames,
                 Err(error) => {
                     let line = json!({
-                        "id": id, "group": group, "error": error.kind().slug(), "message": error.message()
+                        "id": id, "group": group, "error": error.kind().slug(), "message": error.message(),
+                        "wall_seconds": started.elapsed().as_secs_f64()
                     });
                     append(results, &line)?;
                     continue;
@@ -219,7 +222,10 @@ fn picture(judgements: &[Judgement], path: &Path) -> Result<()> {
 fn measure(id: &str, group: &str, frames: &Frames, truth: Option<&BTreeMap<u64, Pose>>) -> Value {
     let options = SfmOptions { keep_broken: true, ..Default::default() };
     let mut line = json!({ "id": id, "group": group, "frames": frames.frames.len() });
-    match reconstruct(frames, &options, &Control::new()) {
+    let started = Instant::now();
+    let result = reconstruct(frames, &options, &Control::new());
+    line["wall_seconds"] = json!(started.elapsed().as_secs_f64());
+    match result {
         Ok(found) => {
             let seconds = |of: &dyn Fn(&str) -> bool| {
                 found
