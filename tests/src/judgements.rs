@@ -17,7 +17,8 @@ const SOUND: (f64, f64) = (1.0, 0.02);
 const MOST_FRAMES: f64 = 0.8;
 /// A refusal should not take longer, in seconds of wall clock.
 const LONG_REFUSAL: f64 = 60.0;
-/// Places that look alike, which cannot be told apart for certain but may come out right: the truth says whether they did.
+/// The kind of film of a room that looks the same after half a turn: its sides cannot be told apart for certain, but may come out right.
+/// The truth says whether they did.
 const BY_LUCK: &str = "twin";
 
 /// Which part of the study a capture belongs to.
@@ -61,7 +62,8 @@ pub struct Judgement {
     pub errors: Option<(f64, f64)>,
     /// Processor seconds of structure from motion, and of the verdict.
     pub seconds: (f64, f64),
-    /// Seconds of wall clock until there was a model or an error; results of earlier programs do not have them.
+    /// Seconds of wall clock until structure from motion had a model or an error, or until no frames could be chosen. Not every file of
+    /// results has them.
     pub wall_seconds: Option<f64>,
 }
 
