@@ -1,16 +1,19 @@
 //! What the caller holds while work runs: cancel it, and be told how far it is.
 //!
 //! A [`Control`] goes by reference into every long call. Stages report a fraction of *themselves*; the pipeline turns
-//! that into an estimate for the whole. Callbacks come from the thread that runs the stage, so they must be quick.
+//! that into an estimate for the whole. Callbacks come from the thread that runs the stage, so they must be quick;
+//! [`Control::with_listener`] says what else they must not do.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::remaining_time::RemainingTime;
 use crate::stage::Stage;
 
 /// Something that did not stop the work but that the user should know. The code is a stable slug.
@@ -39,7 +42,7 @@ pub enum Event {
         stage: Stage,
         /// The part of the stage, for example `matching`; shown to people.
         step: Cow<'static, str>,
-        /// Fraction of the *stage* that is done, 0 to 1.
+        /// Fraction of the *stage* that is done, 0 to 1. While a stage runs it never goes back.
         fraction: f32,
         /// Details for people, for example `loss 0.031, 42,000 splats`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +50,9 @@ pub enum Event {
         /// Fraction of the whole reconstruction, 0 to 1, where a pipeline runs it.
         #[serde(skip_serializing_if = "Option::is_none")]
         total: Option<f32>,
-        /// Estimated seconds until the stage is done, once there is something to go by.
+        /// Estimated seconds until the stage is done, by its rate so far; 0 when it is. None until there is something to go by (more
+        /// than a fiftieth of the stage, in more than a second), and of what is only a part of a stage or of the caller's own work
+        /// ([`Control::part`]).
         #[serde(skip_serializing_if = "Option::is_none")]
         remaining_seconds: Option<f64>,
     },
@@ -151,7 +156,10 @@ impl Control {
         self
     }
 
-    /// Sends events to `listener`.
+    /// Sends events to `listener`, from whichever thread works; those of a stage's progress one at a time, so that what reports
+    /// meanwhile waits. What is done at progress should be quick, and must not compute on rayon, in whatever pool, nor wait for
+    /// what does: a thread that waits for such work takes up another piece of the stage, and if that reports too, it waits for
+    /// itself for ever. What takes longer is for a thread of the listener's own.
     #[must_use]
     pub fn with_listener(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
@@ -201,15 +209,42 @@ impl Control {
         self.send(Event::Progress { stage, step, fraction, message, total: None, remaining_seconds: None });
     }
 
-    /// A control for a part of the work: what it reports as 0 to 1 is `from` to `to` of the whole.
+    /// A control for a part of the work: what it reports as 0 to 1 is `from` to `to` of the whole. The seconds that the part will still
+    /// take are not those of the whole, and are not passed on.
     #[must_use]
     pub fn part(&self, from: f32, to: f32) -> Self {
         let whole = self.clone();
         self.clone().with_listener(move |mut event| {
-            if let Event::Progress { fraction, .. } = &mut event {
+            if let Event::Progress { fraction, remaining_seconds, .. } = &mut event {
                 *fraction = from + (to - from) * *fraction;
+                // What it says is of the part alone.
+                *remaining_seconds = None;
             }
             whole.send(event);
+        })
+    }
+
+    /// A control for a whole stage: its fractions never go back, and come with the estimated seconds until the stage is done. Of
+    /// one within another the outermost counts.
+    #[must_use]
+    pub(crate) fn with_remaining_time(&self) -> Self {
+        self.telling_remaining_time(Instant::now)
+    }
+
+    fn telling_remaining_time(&self, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        let outer = self.clone();
+        let remaining = Mutex::new(RemainingTime::default());
+        self.clone().with_listener(move |mut event| {
+            let Event::Progress { fraction, remaining_seconds, .. } = &mut event else {
+                return outer.send(event);
+            };
+            // Held until the event is passed on, so that no thread overtakes another. Of stages within each other the inner one's is
+            // taken first, always. No listener may run work on rayon meanwhile (`with_listener` says why), and none of this crate's
+            // does so at progress; warnings pass without the lock. A listener that panicked elsewhere leaves at worst an old start
+            // time.
+            let mut remaining = remaining.lock().unwrap_or_else(PoisonError::into_inner);
+            (*fraction, *remaining_seconds) = remaining.hear(*fraction, now());
+            outer.send(event);
         })
     }
 
@@ -244,10 +279,35 @@ impl fmt::Debug for Control {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
+pub(crate) mod tests {
+    use std::time::Duration;
 
     use super::*;
+
+    /// The fractions that were told, with the seconds that were left.
+    pub(crate) type Told = Arc<Mutex<Vec<(f32, Option<f64>)>>>;
+
+    /// A control whose listener takes so long over the first progress that it hears that all later one has a rate, and `pause` over
+    /// each later one; and what it hears.
+    pub(crate) fn told_slowly(pause: Duration) -> (Control, Told) {
+        let told = Told::default();
+        let sink = told.clone();
+        let control = Control::new().with_listener(move |event| {
+            let Event::Progress { fraction, remaining_seconds, .. } = event else { return };
+            let mut sink = sink.lock().unwrap();
+            std::thread::sleep(if sink.is_empty() { Duration::from_millis(1100) } else { pause });
+            sink.push((fraction, remaining_seconds));
+        });
+        (control, told)
+    }
+
+    /// What a stage told slowly never went back, and had the seconds that were left from its second part on, to the end.
+    pub(crate) fn assert_seconds_were_told(told: &Told) {
+        let told = told.lock().unwrap();
+        assert!(told.is_sorted_by(|a, b| a.0 <= b.0), "{told:?}");
+        assert_eq!(told.first().map(|first| first.1), Some(None), "{told:?}");
+        assert_eq!(told.last(), Some(&(1.0, Some(0.0))), "{told:?}");
+    }
 
     #[test]
     fn a_part_reports_its_share_and_is_cancelled_with_the_whole() {
@@ -261,6 +321,41 @@ mod tests {
         );
         whole.cancel_token().cancel();
         assert!(part.check().is_err());
+    }
+
+    #[test]
+    fn a_stage_alone_tells_the_seconds_that_are_left_once_it_has_moved() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let outer = Control::new().with_listener(move |event| {
+            if let Event::Progress { fraction, remaining_seconds, .. } = event {
+                sink.lock().unwrap().push((fraction, remaining_seconds));
+            }
+        });
+        let (start, passed) = (Instant::now(), Arc::new(Mutex::new(Duration::ZERO)));
+        let clock = |passed: &Arc<Mutex<Duration>>| {
+            let passed = passed.clone();
+            move || start + *passed.lock().unwrap()
+        };
+        let stage = outer.telling_remaining_time(clock(&passed));
+        // What a part takes is no time of the whole.
+        let part = stage.part(0.0, 0.5).telling_remaining_time(clock(&passed));
+        part.progress(Stage::Sfm, "matching", 0.0);
+        *passed.lock().unwrap() = Duration::from_secs(10);
+        part.progress(Stage::Sfm, "matching", 0.0);
+        part.progress(Stage::Sfm, "matching", 0.5);
+        stage.progress(Stage::Sfm, "mapping", 0.125);
+        stage.progress(Stage::Sfm, "done", 1.0);
+        let told = [(0.0, None), (0.0, None), (0.25, Some(30.0)), (0.25, Some(30.0)), (1.0, Some(0.0))];
+        assert_eq!(*seen.lock().unwrap(), told);
+        // Nor does a caller who gives a stage a part of his own bar hear of that part's end.
+        let own = outer.part(0.0, 0.5).telling_remaining_time(clock(&passed));
+        own.progress(Stage::Sfm, "matching", 0.0);
+        *passed.lock().unwrap() = Duration::from_secs(20);
+        own.progress(Stage::Sfm, "matching", 0.5);
+        assert_eq!(seen.lock().unwrap()[5..], [(0.0, None), (0.25, None)]);
+        own.cancel_token().cancel();
+        assert!(outer.check().is_err());
     }
 
     #[test]

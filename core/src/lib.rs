@@ -59,6 +59,7 @@ mod prerequisites;
 pub mod presentation;
 mod random;
 pub mod raster;
+mod remaining_time;
 #[cfg(feature = "service")]
 pub mod service;
 pub mod sfm;

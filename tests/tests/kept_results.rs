@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use image::{GrayImage, Luma};
 use libreconstruct::camera::SparseModel;
@@ -51,6 +51,32 @@ fn listening(stops: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> (Con
     (control, heard)
 }
 
+/// The fractions that were told, with the seconds that were left.
+type Told = Arc<Mutex<Vec<(f32, Option<f64>)>>>;
+
+/// Hears how far the work is. Takes so long over the first that all later progress has a rate.
+fn told_slowly() -> (Control, Told) {
+    let told = Told::default();
+    let sink = told.clone();
+    let control = Control::new().with_listener(move |event| {
+        let Event::Progress { fraction, remaining_seconds, .. } = event else { return };
+        let mut sink = sink.lock().unwrap();
+        if sink.is_empty() {
+            std::thread::sleep(Duration::from_millis(1100));
+        }
+        sink.push((fraction, remaining_seconds));
+    });
+    (control, told)
+}
+
+/// Nothing went back, and until the end it was told how much time was left.
+fn assert_seconds_were_told(told: &Told) {
+    let told = told.lock().unwrap();
+    assert!(told.is_sorted_by(|a, b| a.0 <= b.0), "{told:?}");
+    assert!(told.iter().any(|(_, seconds)| seconds.is_some_and(|seconds| seconds > 0.0)), "{told:?}");
+    assert_eq!(told.last(), Some(&(1.0, Some(0.0))), "{told:?}");
+}
+
 /// What is found, without the time that it took.
 fn found(frames: &Frames, given: &Given<'_>, control: &Control) -> (Reconstruction, Option<String>) {
     let (mut found, why) = reconstruct_given(frames, given, &SfmOptions::default(), control).unwrap();
@@ -84,7 +110,9 @@ fn file(folder: &Path, begin: &str) -> std::path::PathBuf {
 fn a_run_that_was_stopped_goes_on_and_finds_the_same_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let frames = film(&folder.path().join("frames"));
-    let straight = found(&frames, &Given::default(), &Control::new());
+    let (control, told) = told_slowly();
+    let straight = found(&frames, &Given::default(), &control);
+    assert_seconds_were_told(&told);
     assert_eq!(straight.0.report.registered as u32, FRAMES, "{:?}", straight.0.report.warnings);
 
     // In the middle of the features; at their end, where pairs are matched; where they are verified; after that.
@@ -181,7 +209,9 @@ fn a_folder_of_results_has_it_until_they_are_there() {
     let at = |name: &str| folder.path().join(name);
     let frames = film(&at("frames"));
     let options = PosesOptions { sfm: SfmOptions::default(), background: None, add_to: None };
-    find_poses(&frames, None, &options, &at("straight"), &Control::new()).unwrap();
+    let (control, told) = told_slowly();
+    find_poses(&frames, None, &options, &at("straight"), &control).unwrap();
+    assert_seconds_were_told(&told);
     let (control, _) = listening(|step, _| step == "relative poses");
     let error = find_poses(&frames, None, &options, &at("stopped"), &control).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Cancelled);

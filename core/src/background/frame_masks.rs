@@ -140,6 +140,7 @@ impl FrameMasks {
         options: &MaskOptions,
         control: &Control,
     ) -> Result<Self> {
+        let control = &control.with_remaining_time();
         let fixed = FrameMaskOptions::default();
         let object_at = match &options.object_at {
             Some(point) => {

@@ -162,6 +162,7 @@ pub fn mask_frames(
     sheet: &Path,
     control: &Control,
 ) -> Result<MaskReport> {
+    let control = &control.with_remaining_time();
     let sparse = undistorted.join("sparse");
     let mut pinhole = SparseModel::read(&sparse)?;
     let dataset = Dataset::from_model(&pinhole, &undistorted.join("images"), None)?;
@@ -195,6 +196,7 @@ pub fn mask_dataset(
     sheet: &Path,
     control: &Control,
 ) -> Result<MaskReport> {
+    let control = control.with_remaining_time();
     let model = SparseModel::read(&dataset.join("sparse"))?;
     let dataset = Dataset::from_model(&model, &dataset.join("images"), None)?;
     let names: Vec<String> = dataset.views.iter().map(|v| v.name.clone()).collect();

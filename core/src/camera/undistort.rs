@@ -72,6 +72,7 @@ fn undistort_with(
     output: &Path,
     control: &Control,
 ) -> Result<SparseModel> {
+    let control = control.with_remaining_time();
     let (folder, sparse) = (output.join("images"), output.join("sparse"));
     files::check_outside(images, &[&folder, &sparse])?;
     let mut undistorted = model.clone();

@@ -90,6 +90,7 @@ impl Tags {
 /// # Errors
 /// A source or frame that cannot be read; [`ErrorKind::Cancelled`].
 pub fn detect_tags(frames: &Frames, source: Option<&Path>, control: &Control) -> Result<Tags> {
+    let control = &control.with_remaining_time();
     let found = at_full_size(frames, source, control, Detector::new, |detector, i, mut picture| {
         let frame = &frames.frames[i];
         let size = picture.dimensions();
@@ -141,7 +142,10 @@ fn shortest_edge(corners: &[[f64; 2]; 4]) -> f64 {
 #[cfg(test)]
 #[cfg(feature = "tags")]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::control::tests::{assert_seconds_were_told, told_slowly};
     use crate::video::Frame;
 
     fn frames(folder: &Path, sizes: &[(&str, u32, u32)]) -> Frames {
@@ -192,6 +196,11 @@ mod tests {
             (a.edge - 30.0).abs() < 0.5 && (a.corners[0][0] - b.corners[0][0]).abs() < 0.3,
             "{a:?} {b:?}"
         );
+        // One thread looks at two frames at a time.
+        let (control, told) = told_slowly(Duration::ZERO);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        assert_eq!(pool.install(|| detect_tags(&small, None, &control)).unwrap(), again);
+        assert_seconds_were_told(&told);
         let path = folder.path().join("tags.json");
         tags.write(&path).unwrap();
         assert_eq!(serde_json::from_slice::<Tags>(&std::fs::read(&path).unwrap()).unwrap(), tags);

@@ -187,6 +187,7 @@ pub fn poses_in_memory(
         return Err(Error::argument("masks are files: they need a folder for the results").hint("name one"));
     }
     let (frames, source) = choose_frames(input, folder, frame_options, options, control)?;
+    let control = control.with_remaining_time();
     let tags = match options.sfm.apriltag_size_mm {
         Some(_) => Some(detect_tags(&frames, source, &control.part(0.0, 0.15))?),
         None => None,
@@ -251,7 +252,7 @@ pub fn find_poses(
     folder: &Path,
     control: &Control,
 ) -> Result<PosesReport> {
-    let report = find_poses_keeping(frames, source, options, folder, control)?;
+    let report = find_poses_keeping(frames, source, options, folder, &control.with_remaining_time())?;
     remove_kept(folder);
     Ok(report)
 }

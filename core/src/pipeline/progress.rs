@@ -1,8 +1,5 @@
 //! From the progress of one stage to that of the whole, with an estimate.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-
 use crate::control::{Control, Event};
 use crate::stage::Stage;
 
@@ -14,27 +11,16 @@ const SHARES: [(Stage, f32); 4] =
 /// fraction of the whole and the estimated seconds to the end of the stage.
 pub(super) fn stage_control(outer: &Control) -> Control {
     let target = outer.clone();
-    let clock = Arc::new(Mutex::new(None::<(Instant, f32, f32)>));
-    outer.clone().with_listener(move |event| {
-        let Event::Progress { stage, step, fraction, message, .. } = event else { return target.send(event) };
-        // Held until the event is passed on, so that no thread overtakes another. A listener that panicked elsewhere leaves at worst an
-        // old start time.
-        let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
-        // A resumed stage begins in the middle: the rate counts from where it began.
-        let (start, first, furthest) = clock.get_or_insert_with(|| (Instant::now(), fraction, fraction));
-        // Threads report in any order; a bar never goes back.
-        *furthest = furthest.max(fraction);
-        let (first, fraction) = (*first, *furthest);
-        let elapsed = start.elapsed().as_secs_f64();
-        let done = f64::from(fraction - first);
-        let remaining_seconds =
-            (done > 0.02 && elapsed > 1.0).then(|| elapsed * f64::from(1.0 - fraction) / done);
-        let total = Some(total(stage, fraction));
-        target.send(Event::Progress { stage, step, fraction, message, total, remaining_seconds });
-    })
+    let of_whole = outer.clone().with_listener(move |mut event| {
+        if let Event::Progress { stage, fraction, total, .. } = &mut event {
+            *total = Some(total_of(*stage, *fraction));
+        }
+        target.send(event);
+    });
+    of_whole.with_remaining_time()
 }
 
-fn total(stage: Stage, fraction: f32) -> f32 {
+fn total_of(stage: Stage, fraction: f32) -> f32 {
     let before: f32 = SHARES.iter().filter(|(s, _)| *s < stage).map(|(_, share)| share).sum();
     let own = SHARES.iter().find(|(s, _)| *s == stage).map_or(0.0, |(_, share)| *share);
     (before + own * fraction).min(1.0)
@@ -43,6 +29,7 @@ fn total(stage: Stage, fraction: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::*;
@@ -68,6 +55,35 @@ mod tests {
             assert!(pair[1].1 >= pair[0].1 - 1e-6, "{pair:?}");
         }
         assert!((seen.last().unwrap().1 - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_stage_in_the_pipeline_tells_its_own_seconds_and_the_fraction_of_the_whole() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let outer = Control::new().with_listener(move |event| {
+            if let Event::Progress { fraction, total, remaining_seconds, .. } = event {
+                sink.lock().unwrap().push((fraction, total, remaining_seconds));
+            }
+        });
+        // Within it are a stage that could run alone, and a part of that.
+        let stage = stage_control(&outer);
+        let part = stage.with_remaining_time().part(0.5, 1.0);
+        stage.progress(Stage::Sfm, "beginning", 0.0);
+        part.progress(Stage::Sfm, "matching", 0.0);
+        std::thread::sleep(Duration::from_millis(1100));
+        part.progress(Stage::Sfm, "matching", 0.5);
+        part.progress(Stage::Sfm, "matching", 0.25);
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen[..2].iter().map(|told| told.2).collect::<Vec<_>>(), [None, None]);
+        for (fraction, total, seconds) in &seen[2..] {
+            assert_eq!(*fraction, 0.75);
+            assert!((total.unwrap() - (0.05 + 0.2 * 0.75)).abs() < 1e-6, "{total:?}");
+            // A third of the time that three quarters took.
+            let seconds = seconds.unwrap();
+            assert!((1.1 / 3.0..20.0).contains(&seconds), "{seconds}");
+        }
+        assert_eq!(seen.len(), 4);
     }
 
     #[test]

@@ -96,6 +96,7 @@ pub fn write_turntable(
     path: &Path,
     control: &Control,
 ) -> Result<()> {
+    let control = control.with_remaining_time();
     let poses = turntable_path(model, options.frames);
     let preview = choose_preview_image(model, &Default::default());
     let camera = preview.and_then(|id| model.cameras.get(&model.images.get(&id)?.camera_id));
@@ -259,8 +260,11 @@ fn shorter_order(centres: &[Vector3<f64>], much_shorter: f64) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::capture::tests::{model_of, orbit};
     use super::*;
+    use crate::control::tests::{assert_seconds_were_told, told_slowly};
 
     fn assert_smooth_and_closed(poses: &[Pose], longest_step: f64) {
         for (k, pose) in poses.iter().enumerate() {
@@ -358,7 +362,9 @@ mod tests {
         let error = write_turntable(&mut rasteriser, 0, &model, &options, &path, &control).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Cancelled);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        write_turntable(&mut rasteriser, 0, &model, &options, &path, &Control::new()).unwrap();
+        let (control, told) = told_slowly(Duration::ZERO);
+        write_turntable(&mut rasteriser, 0, &model, &options, &path, &control).unwrap();
+        assert_seconds_were_told(&told);
         let info = crate::video::probe(&path).unwrap();
         assert_eq!((info.width, info.height), (160, 120));
         assert!((info.duration - 0.6).abs() < 0.05, "{}", info.duration);

@@ -165,6 +165,7 @@ fn run(
     options: &SfmOptions,
     control: &Control,
 ) -> Result<(Reconstruction, Option<Error>)> {
+    let control = &control.with_remaining_time();
     options.validate()?;
     gate::check_frames(frames)?;
     let &Given { tags, object, base, earlier, keep_in } = given;

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use glam::{DVec3, Vec3, vec4};
 use nalgebra::Vector3;
 
 use super::*;
 use crate::camera::{Camera, CameraModel, Image, Point3D, Pose, SparseModel};
+use crate::control::tests::{assert_seconds_were_told, told_slowly};
 use crate::control::{CancelToken, Control, Event};
 use crate::error::ErrorKind;
 use crate::random::Random;
@@ -485,6 +487,17 @@ fn who_goes_on_after_the_end_is_told_what_the_last_step_found_out() {
         assert!(again.loss > 0.0 && (again.loss - whole.loss).abs() < 1e-12, "{again:?}, not {whole:?}");
         assert_eq!((again.visible, again.intersections), (whole.visible, whole.intersections));
     }
+}
+
+#[test]
+fn a_run_tells_the_seconds_that_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    // As long as it takes until the next step is told of, too.
+    let (control, told) = told_slowly(Duration::from_millis(600));
+    trainer(&model, folder.path(), &options(4)).run(&control, None).unwrap();
+    assert_seconds_were_told(&told);
+    assert_eq!(told.lock().unwrap().len(), 4);
 }
 
 #[test]

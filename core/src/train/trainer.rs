@@ -425,6 +425,7 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::step`]; what writing the checkpoint reports; `Internal` if the optimisation diverged.
     pub fn run(&mut self, control: &Control, checkpoint: Option<&Path>) -> Result<TrainReport> {
+        let control = &control.with_remaining_time();
         for warning in &self.warnings {
             control.warn(Stage::Train, warning.clone());
         }

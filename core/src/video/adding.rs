@@ -31,7 +31,7 @@ pub fn add_frames(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<Frames> {
-    add(earlier, input, output, options, control).map_err(|e| e.at(Stage::Frames))
+    add(earlier, input, output, options, &control.with_remaining_time()).map_err(|e| e.at(Stage::Frames))
 }
 
 fn add(

@@ -64,7 +64,7 @@ pub fn extract_frames(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<Frames> {
-    extract(input, output, options, control).map_err(|e| e.at(Stage::Frames))
+    extract(input, output, options, &control.with_remaining_time()).map_err(|e| e.at(Stage::Frames))
 }
 
 /// Describes a video without decoding it.

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use image::{GenericImageView, RgbImage};
 
 use super::ffmpeg::Tools;
 use super::*;
+use crate::control::tests::{assert_seconds_were_told, told_slowly};
 use crate::control::{CancelToken, Control, Event};
 use crate::error::ErrorKind;
 use crate::jpeg;
@@ -111,6 +113,19 @@ fn a_panning_clip_becomes_frames_with_progress_and_a_sheet() {
     assert_eq!(bytes(&again, 3), bytes(&frames, 3));
     let fewer = extract(&clip, &output, 5).unwrap();
     assert_eq!(std::fs::read_dir(&output).unwrap().count(), fewer.frames.len() + 2);
+}
+
+#[test]
+fn choosing_and_adding_frames_tell_the_seconds_that_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = pan(folder.path(), "a.mp4", 30, 6, (160, 120));
+    let options = FrameOptions { max_frames: 5, ..FrameOptions::default() };
+    let (control, told) = told_slowly(Duration::ZERO);
+    let earlier = extract_frames(&clip, &folder.path().join("earlier"), &options, &control).unwrap();
+    assert_seconds_were_told(&told);
+    let (control, told) = told_slowly(Duration::ZERO);
+    add_frames(&earlier, &clip, &folder.path().join("both"), &options, &control).unwrap();
+    assert_seconds_were_told(&told);
 }
 
 #[test]

@@ -1,8 +1,11 @@
+use std::time::Duration;
+
 use nalgebra::{UnitQuaternion, Vector2, Vector3};
 
 use super::*;
 use crate::camera::{CameraModel, Point2D, Point3D, Pose};
 use crate::control::CancelToken;
+use crate::control::tests::{assert_seconds_were_told, told_slowly};
 
 fn camera(model: CameraModel, params: &[f64]) -> Camera {
     Camera { model, width: 320, height: 240, params: params.to_vec() }
@@ -50,6 +53,25 @@ fn model_of(camera: &Camera, name: &str) -> SparseModel {
     model.cameras.insert(3, camera.clone());
     model.images.insert(7, Image { name: name.into(), camera_id: 3, pose, points2d });
     model
+}
+
+#[test]
+fn the_seconds_that_are_left_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (images, output) = (folder.path().join("in"), folder.path().join("out"));
+    fs::create_dir(&images).unwrap();
+    let lens = &bent_cameras()[0];
+    let mut model = model_of(lens, "7.png");
+    for id in [8, 9] {
+        let (name, points2d) = (format!("{id}.png"), Vec::new());
+        model.images.insert(id, Image { name, points2d, ..model.images[&7].clone() });
+    }
+    for image in model.images.values() {
+        picture(lens).save(images.join(&image.name)).unwrap();
+    }
+    let (control, told) = told_slowly(Duration::ZERO);
+    undistort(&model, &images, &output, &control).unwrap();
+    assert_seconds_were_told(&told);
 }
 
 #[test]
