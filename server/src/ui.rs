@@ -215,12 +215,12 @@ fn line(shown: &mut Shown, event: &Event) {
     }
 }
 
-/// What is done, and what else is known of it.
+/// What is done, and what else is known of it. Of a stage that is done nothing is left to tell.
 fn with_details(mut text: String, message: Option<&str>, remaining_seconds: Option<f64>) -> String {
     if let Some(message) = message {
         text += &format!(": {message}");
     }
-    if let Some(seconds) = remaining_seconds {
+    if let Some(seconds) = remaining_seconds.filter(|seconds| *seconds > 0.0) {
         text += &format!(", {} left", duration(seconds));
     }
     text
@@ -239,6 +239,15 @@ pub(crate) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_said_as_long_as_there_is_some() {
+        let said = |message, seconds| with_details("training".into(), message, seconds);
+        assert_eq!(said(Some("step 7 of 9"), Some(65.0)), "training: step 7 of 9, 1 min 05 s left");
+        assert_eq!(said(None, Some(12.0)), "training, 12 s left");
+        assert_eq!(said(None, None), "training");
+        assert_eq!(said(None, Some(0.0)), "training");
+    }
 
     #[test]
     fn durations_read_naturally() {
