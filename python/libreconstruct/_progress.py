@@ -21,6 +21,8 @@ class Progress(NamedTuple):
     """`frames`, `sfm`, `train`, `export`, a job's status, `upload` or `download`."""
     message: str
     """Details for people."""
+    remaining_seconds: float | None = None
+    """Estimated seconds until the *stage* is done; `None` as long as nobody knows, and of jobs, transfers and `Trainer.run`."""
 
 
 ProgressOption = Union[bool, Callable[[Progress], None]]
@@ -110,7 +112,7 @@ def listener(bar: Bar, *, pipeline: bool = False) -> Callable[[str], None]:
             return
         whole = event.get("total", whole) if pipeline else event["fraction"]
         message = " ".join(filter(None, [event["step"], event.get("message")]))
-        bar.update(Progress(whole, event["stage"], message))
+        bar.update(Progress(whole, event["stage"], message, event.get("remaining_seconds")))
 
     return hear
 

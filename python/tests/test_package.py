@@ -109,6 +109,16 @@ def test_a_warning_is_heard_without_a_bar():
     hear('{"event": "progress", "stage": "sfm", "step": "match", "fraction": 0.5}')
 
 
+def test_a_callable_hears_how_long_the_stage_will_take():
+    seen: list[lr.Progress] = []
+    with _progress.Bar(seen.append, "kitchen.mp4") as bar:
+        hear = _progress.listener(bar)
+        hear('{"event": "progress", "stage": "frames", "step": "opening", "fraction": 0.0}')
+        hear('{"event": "progress", "stage": "sfm", "step": "matching", "fraction": 0.25, "remaining_seconds": 30.0}')
+    assert seen == [lr.Progress(0.0, "frames", "opening"), lr.Progress(0.25, "sfm", "matching", 30.0)]
+    assert seen[0].remaining_seconds is None
+
+
 def test_a_callable_is_called_ten_times_a_second_and_at_the_end(monkeypatch):
     clock = types.SimpleNamespace(now=0.0)
     monkeypatch.setattr(_progress, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
