@@ -43,7 +43,7 @@ pub(super) struct Agreed {
 }
 
 /// Finds the object at which a person points: what the cameras look at, if it is there, or else what is there. `None` if
-/// nothing is.
+/// nothing is: the pixel shows no surface, or none of a thing that the views agree on.
 pub(super) fn agree_at(
     scene: &QuickScene,
     views: &[SalientView],
@@ -64,7 +64,12 @@ pub(super) fn agree_at(
     let distance = median(&mut views.iter().map(|v| (v.camera.centre() - focus).norm()).collect::<Vec<_>>());
     let gaze = Gaze { focus, distance: distance.unwrap_or(gaze.distance), ..*gaze };
     let sought = Sought { gaze: &gaze, choice: Choice::AtFocus };
-    agree_on(scene, views, sought, options, &control.part(0.5, 1.0)).map(Some)
+    let agreed = agree_on(scene, views, sought, options, &control.part(0.5, 1.0))?;
+    // The piece nearest to the place may be far from it: another thing. At the place itself a rod may have come apart.
+    let near = options.consensus.pieces.pointing * gaze.distance;
+    let is_there = pointed.is_on_object(camera, &agreed.found.odds[pointed.view], options.inexact)
+        || agreed.found.is_near(&focus, near);
+    Ok(is_there.then_some(agreed))
 }
 
 /// Finds the object of `views` in the `scene` that they show.
@@ -76,11 +81,12 @@ pub(super) fn agree_on(
     control: &Control,
 ) -> Result<Agreed> {
     let gaze = sought.gaze;
+    let pointed = (sought.choice == Choice::AtFocus).then_some(&gaze.focus);
     let votes = saliency(scene, views, gaze, &options.labels)?;
     let known = depth_known(scene, views, &options.evidence);
     let agree = |plane: Option<&SupportPlane>| {
         control.check()?;
-        let labels = label(scene, &votes, views, gaze, plane, &options.labels);
+        let labels = label(scene, &votes, views, gaze, plane, pointed, &options.labels);
         let seen = scene_odds(scene, &labels, &known, views, &options.evidence)?;
         let hidden =
             hidden_depths(scene, &labels, &known, views, gaze, plane, &options.labels, &options.occlusion)?;

@@ -118,6 +118,11 @@ impl Consensus {
         self.grid.cell_at(point).is_some_and(|cell| self.object[cell])
     }
 
+    /// Whether a part of the object is nearer to a point than `distance`, world units.
+    pub(super) fn is_near(&self, point: &Vector3<f64>, distance: f64) -> bool {
+        self.places().any(|place| (place - point).norm() < distance)
+    }
+
     /// The centres of the object's cells.
     pub(super) fn places(&self) -> impl Iterator<Item = Vector3<f64>> {
         let cells = self.object.iter().enumerate().filter(|(_, is_object)| **is_object);

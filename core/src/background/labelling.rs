@@ -1,5 +1,6 @@
 //! Which Gaussians of a scene belong to the object: what stands on the surface near the place at which the cameras
-//! look, or where there is no such surface, what the network found salient in the views that see it and what is in no wall.
+//! look, or where there is no such surface, what the network found salient in the views that see it, or else what a person
+//! points at, and what is in no wall.
 
 use nalgebra::Vector3;
 use rayon::prelude::*;
@@ -58,6 +59,13 @@ with_defaults! {
         pub(super) foot_salient: f32 = 0.5,
         /// Part of the probability that goes on from a foot's Gaussian to the next: many weak links make no foot.
         pub(super) foot_link: f32 = 0.9,
+        /// Where a person points at what the network does not see, and there is no plane, a Gaussian belongs to what is there if
+        /// more than this part (0 to 1) of its neighbours does, as they count. Before the even border of what is reached it is
+        /// nearly half; where a few touch a thing of another colour, next to nothing.
+        pub(super) pointed_link: f32 = 0.2,
+        /// What is so reached is no thing but a table or a floor if more than this part (0 to 1) of it is farther from its middle
+        /// than `object_radius`, in units of the distance.
+        pub(super) pointed_beyond: f64 = 0.1,
         /// Number of nearest Gaussians over which saliency is smoothed.
         pub(super) neighbours: usize = 12,
         /// Number of times it is smoothed, and feet grow.
@@ -110,13 +118,15 @@ pub(super) fn find_plane(
     support_plane::find(&seen, &centres, gaze, &options.plane)
 }
 
-/// Tells object from background among the Gaussians of `scene`, which stand on `plane` or hang on it if there is one.
+/// Tells object from background among the Gaussians of `scene`, which stand on `plane` or hang on it if there is one. A person may
+/// have `pointed` at a place on a surface: what is there is object even if the network does not see it.
 pub(super) fn label(
     scene: &QuickScene,
     votes: &[Votes],
     views: &[SalientView],
     gaze: &Gaze,
     plane: Option<&SupportPlane>,
+    pointed: Option<&Vector3<f64>>,
     options: &LabelOptions,
 ) -> ObjectLabels {
     let around = neighbourhoods(scene, options);
@@ -126,22 +136,30 @@ pub(super) fn label(
             let standing = above(&scene.centres, &smooth, plane, gaze, &showing(views, gaze), options);
             with_feet(&around, &standing, votes, options).into_iter().map(Some).collect()
         }
-        wall => scene
-            .centres
-            .iter()
-            .zip(&smooth)
-            .zip(votes)
-            .map(|((p, salient), votes)| {
+        wall => {
+            let is_background = |p: &Vector3<f64>| {
                 let far = (p - gaze.focus).norm() > options.far * gaze.distance;
                 // A shadow on the wall and what is printed there are as salient as what hangs there.
-                let in_wall = wall.is_some_and(|wall| above_plane(p, wall, gaze, options) < 0.5);
-                match *salient {
-                    s if far || in_wall || s < options.plain => Some(0.0),
+                far || wall.is_some_and(|wall| above_plane(p, wall, gaze, options) < 0.5)
+            };
+            let background: Vec<bool> = scene.centres.iter().map(is_background).collect();
+            let meant = match pointed {
+                Some(place) => {
+                    let radius = options.object_radius * gaze.distance;
+                    unseen_thing(&scene.centres, &around, &smooth, &background, place, radius, options)
+                }
+                None => vec![false; scene.centres.len()],
+            };
+            (smooth.iter().zip(votes).zip(&background).zip(&meant))
+                .map(|(((salient, votes), background), meant)| match *salient {
+                    _ if *background => Some(0.0),
+                    _ if *meant => Some(1.0),
+                    s if s < options.plain => Some(0.0),
                     s if s > options.salient && votes.views >= options.least_views => Some(1.0),
                     _ => None,
-                }
-            })
-            .collect(),
+                })
+                .collect()
+        }
     };
     ObjectLabels { object }
 }
@@ -253,6 +271,50 @@ fn with_feet(
             .collect();
     }
     standing.iter().zip(&reached).map(|(s, r)| if *r > 0.5 { 1.0 } else { *s }).collect()
+}
+
+/// By Gaussian: whether it is of the thing whose surface is at `place`: it is there, or connected with what is there through
+/// neighbours of its own colour that are not `background`. Nothing is where the network sees what is there, whose `smooth` word
+/// stands; nor where too much of it is farther than `radius` (world units) from its middle ([`LabelOptions::pointed_beyond`]): a table
+/// of the thing's own colour would be taken for a part of it.
+fn unseen_thing(
+    centres: &[Vector3<f64>],
+    around: &[Neighbourhood],
+    smooth: &[f32],
+    background: &[bool],
+    place: &Vector3<f64>,
+    radius: f64,
+    options: &LabelOptions,
+) -> Vec<bool> {
+    let mut reached = vec![false; centres.len()];
+    let there = Neighbours::new(centres).nearest(place, options.neighbours + 1);
+    let salient = there.iter().map(|(_, i)| smooth[*i as usize]).sum::<f32>() / there.len().max(1) as f32;
+    if salient > options.salient {
+        return reached;
+    }
+    there.iter().for_each(|(_, i)| reached[*i as usize] = !background[*i as usize]);
+    loop {
+        let part = |around: &Neighbourhood| -> f32 {
+            around.iter().filter(|(j, _)| reached[*j as usize]).map(|(_, weight)| weight).sum()
+        };
+        let next: Vec<bool> = (around.par_iter().zip(background).zip(&reached))
+            .map(|((around, background), is_reached)| {
+                *is_reached || (!*background && part(around) > options.pointed_link)
+            })
+            .collect();
+        if next == reached {
+            break;
+        }
+        reached = next;
+    }
+    let thing: Vec<&Vector3<f64>> =
+        centres.iter().zip(&reached).filter(|(_, is_reached)| **is_reached).map(|(p, _)| p).collect();
+    let middle = thing.iter().copied().sum::<Vector3<f64>>() / thing.len().max(1) as f64;
+    let beyond = thing.iter().filter(|p| (**p - middle).norm() > radius).count();
+    if beyond as f64 > options.pointed_beyond * thing.len() as f64 {
+        return vec![false; centres.len()];
+    }
+    reached
 }
 
 /// Neighbours of a Gaussian and their weights, which sum to 1: the more alike the colour, the more.

@@ -153,7 +153,8 @@ fn maps<'a>(
 /// `background_not_found`.
 ///
 /// # Errors
-/// What reading pictures and writing files report; [`ErrorKind::Cancelled`].
+/// What reading pictures and writing files report; [`ErrorKind::InvalidArgument`] if no object is found where the user points;
+/// [`ErrorKind::Cancelled`].
 pub fn mask_frames(
     frames: &Frames,
     masks: &FrameMasks,
@@ -233,6 +234,12 @@ struct Pictures<'a> {
     keep_floor: Option<f64>,
 }
 
+/// Whether nothing need be sought: the network sees an object in hardly any picture. Who points at one knows better.
+fn is_hopeless(report: &MaskReport, is_pointed_at: bool, options: &MakingOptions) -> bool {
+    let least = (options.least_found * report.pictures as f64).max(1.0);
+    !is_pointed_at && (report.found as f64) < least
+}
+
 /// Makes the masks of all pictures and writes them into `folder`, unless no object is found.
 fn write_masks(
     pictures: &Pictures<'_>,
@@ -242,8 +249,7 @@ fn write_masks(
     report: &mut MaskReport,
     control: &Control,
 ) -> Result<()> {
-    let nowhere = (report.found as f64) < (options.least_found * report.pictures as f64).max(1.0);
-    if nowhere {
+    if is_hopeless(report, pictures.object_at.is_some(), options) {
         not_found(report, control);
         return Ok(());
     }
@@ -454,7 +460,12 @@ fn agree(
             let pointed = pictures.pointed(name, point, options)?;
             let agreed = agree_at(&scene, &views, &gaze, pointed, &options.agreement, &control)?;
             agreed.ok_or_else(|| {
-                fails(point, "nothing is there: the scene has no surface that the pixel shows")
+                let why = "no object was found there: the pixel shows no surface, or none of a thing on which the pictures \
+                           agree";
+                let hint = "point at the middle of the object, in a picture that shows it well; others must show it, too, from \
+                            different sides. What looks like the surface around it cannot be told from that: give masks by \
+                            --mask-dir";
+                fails(point, why).hint(hint)
             })?
         }
     };
@@ -535,6 +546,28 @@ fn read_picture(path: &Path) -> Result<RgbImage> {
 mod tests {
     use super::*;
     use crate::camera::{CameraModel, Pose};
+
+    /// A report of twenty pictures, in so many of which the network saw an object.
+    fn report(found: usize) -> MaskReport {
+        let object = GrayImage::from_pixel(4, 4, image::Luma([255]));
+        let map = |i: usize| if i < found { object.clone() } else { GrayImage::new(4, 4) };
+        let masks = FrameMasks {
+            maps: (0..20).map(map).collect(),
+            given: false,
+            agreement: 1.0,
+            replaced: 0,
+            object_at: None,
+            keep_floor: None,
+        };
+        MaskReport::new(&masks, PosesFrom::Frame)
+    }
+
+    #[test]
+    fn what_a_person_points_at_is_sought_whatever_the_network_sees() {
+        let options = MakingOptions::default();
+        assert!(is_hopeless(&report(0), false, &options) && !is_hopeless(&report(1), false, &options));
+        assert!(!is_hopeless(&report(0), true, &options));
+    }
 
     #[test]
     fn a_mask_has_the_size_of_its_camera_whatever_that_of_the_picture() {

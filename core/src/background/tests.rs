@@ -9,7 +9,7 @@ use nalgebra::{Matrix3, Vector3};
 use super::agreement::{Agreed, AgreementOptions, agree_at, agree_on};
 use super::evidence::Odds;
 use super::finished_scene::FinishedScene;
-use super::labelling::{LabelOptions, ObjectLabels, find_plane, label};
+use super::labelling::{LabelOptions, ObjectLabels, Votes, find_plane, label};
 use super::outside::ObjectOutline;
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
@@ -170,7 +170,7 @@ fn labels(scene: &QuickScene, views: &[SalientView]) -> (ObjectLabels, Option<Su
     let (gaze, options) = (gaze(views), LabelOptions::default());
     let votes = super::labelling::saliency(scene, views, &gaze, &options).unwrap();
     let plane = find_plane(scene, &votes, views, &gaze, &options);
-    (label(scene, &votes, views, &gaze, plane.as_ref(), &options), plane)
+    (label(scene, &votes, views, &gaze, plane.as_ref(), None, &options), plane)
 }
 
 fn agreed(scene: &QuickScene, views: &[SalientView]) -> Agreed {
@@ -295,6 +295,13 @@ fn a_thing_before_the_object_takes_nothing_from_it() {
     assert!(found.odds[0][camera.pixel(x, y).unwrap()].log_odds() < 0.0);
 }
 
+/// What the views agree on where a person points at a place in one of them.
+fn agreed_at(scene: &QuickScene, views: &[SalientView], view: usize, place: &Vector3<f64>) -> Option<Agreed> {
+    let (x, y, _) = views[view].camera.project(place).unwrap();
+    let pointed = Pointed { view, x, y };
+    agree_at(scene, views, &gaze(views), pointed, &AgreementOptions::default(), &Control::new()).unwrap()
+}
+
 #[test]
 fn what_a_person_points_at_is_the_object() {
     let (mut views, scene) = (views(24), scene(false));
@@ -303,16 +310,112 @@ fn what_a_person_points_at_is_the_object() {
         let away = camera(0.5 * f64::from(i), &OTHER);
         views.push(SalientView::new(away, outline(&away, &Thing::Other), &picture(&away)));
     }
-    let at = |view: usize, thing: &Vector3<f64>| {
-        let (x, y, _) = views[view].camera.project(thing).unwrap();
-        let pointed = Pointed { view, x, y };
-        agree_at(&scene, &views, &gaze(&views), pointed, &AgreementOptions::default(), &Control::new())
-            .unwrap()
-    };
+    let at = |view: usize, thing: &Vector3<f64>| agreed_at(&scene, &views, view, thing);
     let (ball, other) = (at(0, &BALL).unwrap().found, at(30, &OTHER).unwrap().found);
     assert!(ball.contains(&BALL) && !ball.contains(&OTHER));
     assert!(other.contains(&OTHER) && !other.contains(&BALL));
     assert!(at(0, &(BALL + Vector3::new(0.0, -0.9, 0.0))).is_none(), "nothing is there");
+}
+
+#[test]
+fn what_a_person_points_at_is_found_where_the_network_sees_nothing() {
+    let mut views = views(24);
+    for view in &mut views {
+        view.saliency.fill(0);
+    }
+    let found = agreed_at(&scene(false), &views, 0, &BALL).unwrap().found;
+    assert!(found.contains(&BALL) && !found.contains(&OTHER));
+    assert!(!found.contains(&(BALL - Vector3::new(0.0, 1.4 * RADIUS, 0.0))));
+}
+
+/// The labels of a scene with a table in which a person points at the top of the ball and no plane is known.
+fn labels_at_top(scene: &QuickScene, votes: &[Votes]) -> ObjectLabels {
+    let gaze = Gaze { focus: BALL, converges: true, distance: 3.3, up: -Vector3::y() };
+    let top = BALL - Vector3::new(0.0, RADIUS, 0.0);
+    label(scene, votes, &[], &gaze, None, Some(&top), &LabelOptions::default())
+}
+
+fn is_on_table(place: &Vector3<f64>) -> bool {
+    (place.y - TABLE).abs() < 0.003
+}
+
+/// A scene with a table that is darker than the balls.
+fn scene_on_dark_table() -> QuickScene {
+    shaded_scene(true, |p| if is_on_table(p) { 0.4 } else { 0.7 })
+}
+
+#[test]
+fn what_is_pointed_at_is_connected_by_its_colour() {
+    let scene = scene_on_dark_table();
+    let labels = labels_at_top(&scene, &vec![Votes::default(); scene.centres.len()]);
+    let is_object = |there: &dyn Fn(&Vector3<f64>) -> bool| {
+        let of = scene.centres.iter().zip(&labels.object).filter(|(p, _)| there(p));
+        let object: Vec<bool> = of.map(|(_, object)| *object == Some(1.0)).collect();
+        object.iter().filter(|is_object| **is_object).count() as f64 / object.len() as f64
+    };
+    assert!(is_object(&|p| (p - BALL).norm() < RADIUS && !is_on_table(p)) > 0.95);
+    assert_eq!((is_object(&is_on_table), is_object(&|p| (p - OTHER).norm() < RADIUS)), (0.0, 0.0));
+}
+
+#[test]
+fn a_table_of_the_colour_of_what_is_pointed_at_is_no_part_of_it() {
+    // Nothing tells where the ball ends: better nothing than the ball with a table.
+    let scene = scene(true);
+    let labels = labels_at_top(&scene, &vec![Votes::default(); scene.centres.len()]);
+    assert!(labels.object.iter().all(|object| *object == Some(0.0)));
+}
+
+#[test]
+fn where_the_network_sees_what_a_person_points_at_its_word_stands() {
+    let (scene, views) = (scene_on_dark_table(), views(24));
+    let (place, options) = (gaze(&views), LabelOptions::default());
+    let votes = super::labelling::saliency(&scene, &views, &place, &options).unwrap();
+    let top = BALL - Vector3::new(0.0, RADIUS, 0.0);
+    let [asked, not_asked] =
+        [Some(&top), None].map(|at| label(&scene, &votes, &views, &place, None, at, &options).object);
+    assert!(asked.contains(&Some(1.0)));
+    assert_eq!(asked, not_asked);
+}
+
+/// Views whose network sees the ball as it is, and whose pictures have no texture that would tell the depth of anything.
+fn blank_views() -> Vec<SalientView> {
+    let mut views = views(24);
+    for view in &mut views {
+        view.saliency = truth(&view.camera).into_raw();
+        view.colours = vec![[128; 3]; view.colours.len()].into();
+    }
+    views
+}
+
+/// The balls, and a knob in the air.
+fn scene_with_knob(middle: &Vector3<f64>, radius: f64) -> QuickScene {
+    let mut splats = shaded_splats(false, |_| 0.7);
+    let mut random = Random::new(3);
+    for _ in 0..800 {
+        let direction = Vector3::from_fn(|_, _| 2.0 * random.uniform() - 1.0);
+        let Some(direction) = direction.try_normalize(0.1) else { continue };
+        add_gaussian(&mut splats, &(middle + radius * direction), [0.012; 3], 0.2);
+    }
+    QuickScene::of(splats)
+}
+
+#[test]
+fn a_thing_beside_the_place_is_not_what_a_person_points_at() {
+    let views = blank_views();
+    let knob = BALL - Vector3::new(0.0, 0.9, 0.0);
+    let scene = scene_with_knob(&knob, 0.1);
+    assert!(agreed_at(&scene, &views, 0, &BALL).is_some_and(|agreed| agreed.found.contains(&BALL)));
+    assert!(agreed_at(&scene, &views, 0, &knob).is_none());
+}
+
+#[test]
+fn a_hand_just_beside_a_thing_means_the_thing() {
+    // Some pixels beside the ball's outline there is a bit of something, which the views do not agree on.
+    let views = blank_views();
+    let beside = (BALL - views[0].camera.centre()).cross(&Vector3::y()).normalize();
+    let knob = BALL + (RADIUS + 0.07) * beside;
+    let found = agreed_at(&scene_with_knob(&knob, 0.02), &views, 0, &knob).unwrap().found;
+    assert!(found.contains(&BALL) && !found.contains(&OTHER));
 }
 
 #[test]
@@ -389,7 +492,7 @@ fn what_is_printed_on_a_wall_is_no_object_and_what_hangs_there_is() {
     let wall = find_plane(&scene, &votes, &views, &gaze, &options).unwrap();
     assert!(wall.is_wall && wall.height(&Vector3::new(0.0, TABLE, 0.0)).abs() < 0.01, "{wall:?}");
     let mean = |wall: Option<&SupportPlane>, there: &dyn Fn(&Vector3<f64>) -> bool| {
-        let labels = label(&scene, &votes, &views, &gaze, wall, &options);
+        let labels = label(&scene, &votes, &views, &gaze, wall, None, &options);
         let object: Vec<f32> = (scene.centres.iter().zip(&labels.object))
             .filter(|(p, _)| there(p))
             .filter_map(|(_, object)| *object)
