@@ -420,6 +420,17 @@ fn not_found(report: &mut MaskReport, control: &Control) {
     warn(report, Warning::new("background_not_found", message), control);
 }
 
+/// Tells who has not pointed at the object what was taken for it, where the cameras do not go around one thing.
+fn warn_of_gaze(gaze: &Gaze, is_pointed_at: bool, report: &mut MaskReport, control: &Control) {
+    if gaze.converges || is_pointed_at {
+        return;
+    }
+    let message = "the cameras do not go around one thing: too few pictures show the place at which they look, or from too few sides. \
+                   What is nearest to that place was taken for the object. Look at the sheet of masks, and if it is not what you \
+                   mean, point at the object by --object X,Y,FRAME (object_at in programs)";
+    warn(report, Warning::new("object_assumed", message), control);
+}
+
 /// Makes the views agree: what they show is one scene, and in it the object is one solid. With the ground to keep, if any is
 /// asked for and there is some.
 fn agree(
@@ -469,6 +480,9 @@ fn agree(
             })?
         }
     };
+    if agreed.found.is_found() {
+        warn_of_gaze(&gaze, pictures.object_at.is_some(), report, &control);
+    }
     let on_object = scene.centres.iter().filter(|p| agreed.found.contains(p)).count();
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
@@ -544,8 +558,13 @@ fn read_picture(path: &Path) -> Result<RgbImage> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use nalgebra::Vector3;
+
     use super::*;
     use crate::camera::{CameraModel, Pose};
+    use crate::control::Event;
 
     /// A report of twenty pictures, in so many of which the network saw an object.
     fn report(found: usize) -> MaskReport {
@@ -567,6 +586,25 @@ mod tests {
         let options = MakingOptions::default();
         assert!(is_hopeless(&report(0), false, &options) && !is_hopeless(&report(1), false, &options));
         assert!(!is_hopeless(&report(0), true, &options));
+    }
+
+    #[test]
+    fn who_films_no_single_thing_is_told_what_was_taken_for_the_object() {
+        let warned = |converges: bool, is_pointed_at: bool| -> Vec<Warning> {
+            let gaze = Gaze { focus: Vector3::zeros(), converges, distance: 1.0, up: -Vector3::y() };
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            let sink = Arc::clone(&heard);
+            let control = Control::new().with_listener(move |event| sink.lock().unwrap().push(event));
+            let mut report = report(20);
+            warn_of_gaze(&gaze, is_pointed_at, &mut report, &control);
+            let told = |warning: &Warning| Event::Warning { stage: Stage::Sfm, warning: warning.clone() };
+            assert_eq!(*heard.lock().unwrap(), report.warnings.iter().map(told).collect::<Vec<_>>());
+            report.warnings
+        };
+        let assumed = warned(false, false);
+        assert_eq!(assumed.iter().map(|w| w.code.as_ref()).collect::<Vec<&str>>(), ["object_assumed"]);
+        assert!(assumed[0].message.contains("--object") && assumed[0].message.contains("object_at"));
+        assert!(warned(true, false).is_empty() && warned(false, true).is_empty());
     }
 
     #[test]
