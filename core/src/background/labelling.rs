@@ -292,20 +292,27 @@ fn unseen_thing(
     if salient > options.salient {
         return reached;
     }
-    there.iter().for_each(|(_, i)| reached[*i as usize] = !background[*i as usize]);
-    loop {
-        let part = |around: &Neighbourhood| -> f32 {
-            around.iter().filter(|(j, _)| reached[*j as usize]).map(|(_, weight)| weight).sum()
-        };
-        let next: Vec<bool> = (around.par_iter().zip(background).zip(&reached))
-            .map(|((around, background), is_reached)| {
-                *is_reached || (!*background && part(around) > options.pointed_link)
-            })
-            .collect();
-        if next == reached {
-            break;
+    // By Gaussian: those that have it for a neighbour. Each is asked again when it is reached, and only then: what is thin and long
+    // costs no more than what is compact.
+    let mut asking: Vec<Vec<u32>> = vec![Vec::new(); centres.len()];
+    for (i, neighbours) in around.iter().enumerate() {
+        neighbours.iter().for_each(|(j, _)| asking[*j as usize].push(i as u32));
+    }
+    let mut left: Vec<u32> = there.into_iter().map(|(_, i)| i).filter(|i| !background[*i as usize]).collect();
+    left.iter().for_each(|i| reached[*i as usize] = true);
+    while let Some(from) = left.pop() {
+        for &i in &asking[from as usize] {
+            let at = i as usize;
+            if reached[at] || background[at] {
+                continue;
+            }
+            let is_neighbour_reached = |(j, _): &&(u32, f32)| reached[*j as usize];
+            let part: f32 = around[at].iter().filter(is_neighbour_reached).map(|(_, weight)| weight).sum();
+            if part > options.pointed_link {
+                reached[at] = true;
+                left.push(i);
+            }
         }
-        reached = next;
     }
     let thing: Vec<&Vector3<f64>> =
         centres.iter().zip(&reached).filter(|(_, is_reached)| **is_reached).map(|(p, _)| p).collect();
