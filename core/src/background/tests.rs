@@ -377,12 +377,21 @@ fn where_the_network_sees_what_a_person_points_at_its_word_stands() {
     assert_eq!(asked, not_asked);
 }
 
-/// Views whose network sees the ball as it is, and whose pictures have no texture that would tell the depth of anything.
-fn blank_views() -> Vec<SalientView> {
+/// Views whose network sees the ball as it is, and whose pictures have texture on the balls and none elsewhere, which would tell the
+/// depth of what is there.
+fn views_with_blank_room() -> Vec<SalientView> {
     let mut views = views(24);
     for view in &mut views {
-        view.saliency = truth(&view.camera).into_raw();
-        view.colours = vec![[128; 3]; view.colours.len()].into();
+        let mut picture = picture(&view.camera);
+        for (x, y, pixel) in picture.enumerate_pixels_mut() {
+            if !matches!(
+                hit(&view.camera, f64::from(x) + 0.5, f64::from(y) + 0.5),
+                Some(Thing::Ball | Thing::Other)
+            ) {
+                *pixel = Rgb([100, 100, 110]);
+            }
+        }
+        *view = SalientView::new(view.camera.clone(), truth(&view.camera), &picture);
     }
     views
 }
@@ -401,7 +410,7 @@ fn scene_with_knob(middle: &Vector3<f64>, radius: f64) -> QuickScene {
 
 #[test]
 fn a_thing_beside_the_place_is_not_what_a_person_points_at() {
-    let views = blank_views();
+    let views = views_with_blank_room();
     let knob = BALL - Vector3::new(0.0, 0.9, 0.0);
     let scene = scene_with_knob(&knob, 0.1);
     assert!(agreed_at(&scene, &views, 0, &BALL).is_some_and(|agreed| agreed.found.contains(&BALL)));
@@ -411,7 +420,7 @@ fn a_thing_beside_the_place_is_not_what_a_person_points_at() {
 #[test]
 fn a_hand_just_beside_a_thing_means_the_thing() {
     // Some pixels beside the ball's outline there is a bit of something, which the views do not agree on.
-    let views = blank_views();
+    let views = views_with_blank_room();
     let beside = (BALL - views[0].camera.centre()).cross(&Vector3::y()).normalize();
     let knob = BALL + (RADIUS + 0.07) * beside;
     let found = agreed_at(&scene_with_knob(&knob, 0.02), &views, 0, &knob).unwrap().found;
