@@ -10,6 +10,7 @@ use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
 use libreconstruct::{Control, Error, Result};
 
+use crate::cost::{MeasuredCost, StepMeter};
 use crate::masks::{MaskScore, known_masks, pixel_of_object, scores};
 
 /// A capture with drawn masks. Its pictures are real and no part of the project.
@@ -24,6 +25,9 @@ pub struct DrawnCapture {
 
 /// Number of masks that were drawn of each capture.
 pub const MASKS_OF_A_CAPTURE: usize = 10;
+
+/// The steps of [`find_poses`] that make masks, as its progress names them.
+const MASK_STEPS: &[&str] = &["finding the object", "a quick scene", "masks"];
 
 /// All of them.
 pub const DRAWN_CAPTURES: &[DrawnCapture] = &[
@@ -42,8 +46,9 @@ impl DrawnCapture {
     }
 
     /// Finds poses and masks of the capture in the folder `captures`, leaves them in `folder`, and says how close the masks came
-    /// to those drawn. A picture whose pose was not found has no score. `point` is the part of the object (percent) that is
-    /// nearer to its middle than the pixel that is pointed at, in the first picture.
+    /// to those drawn, and what making them took, without the frames and the poses. A picture whose pose was not found has no
+    /// score. `point` is the part of the object (percent) that is nearer to its middle than the pixel that is pointed at, in the
+    /// first picture. The listener of `control` hears of the frames alone.
     ///
     /// # Errors
     /// Those of [`frames_of`], [`find_poses`], [`known_masks`] and [`scores`].
@@ -54,7 +59,7 @@ impl DrawnCapture {
         point: Option<u32>,
         folder: &Path,
         control: &Control,
-    ) -> Result<(Vec<MaskScore>, PosesReport)> {
+    ) -> Result<(Vec<MaskScore>, PosesReport, MeasuredCost)> {
         let pictures = captures.join(self.name).join(self.pictures);
         let (frames, source) = frames_of(&pictures, folder, &FrameOptions::default(), control)?;
         let mut masks = masks.clone();
@@ -70,7 +75,9 @@ impl DrawnCapture {
             masks.object_at = Some(ObjectPoint { x: scale * x, y: scale * y, frame: None });
         }
         let options = PosesOptions { sfm: SfmOptions::default(), background: Some(masks), add_to: None };
-        let report = find_poses(&frames, source, &options, folder, control)?;
+        let meter = StepMeter::start(MASK_STEPS);
+        let report = find_poses(&frames, source, &options, folder, &meter.listening(control))?;
+        let cost = meter.read();
         let known = known_masks(folder, &self.masks())?;
         let scores = match &report.background {
             Some(background) if background.masks > 0 => {
@@ -82,6 +89,6 @@ impl DrawnCapture {
                 .map(|k| MaskScore::of(&k.name, &GrayImage::new(k.mask.width(), k.mask.height()), &k.mask))
                 .collect(),
         };
-        Ok((scores, report))
+        Ok((scores, report, cost))
     }
 }

@@ -2,6 +2,7 @@
 //! end-to-end tests.
 
 pub mod alignment;
+pub mod cost;
 pub mod drawn_captures;
 pub mod drawn_masks;
 mod exit_code;

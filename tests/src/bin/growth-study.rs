@@ -13,6 +13,7 @@ use libreconstruct::sfm::{Reconstruction, SfmOptions, reconstruct};
 use libreconstruct::video::Frames;
 use libreconstruct::{Control, Error, Result};
 use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
+use libreconstruct_tests::cost::Meter;
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::growth::{Cost, growth_picture};
 use libreconstruct_tests::pose_error::write_poses;
@@ -82,13 +83,15 @@ fn run(arguments: &Arguments) -> Result<()> {
             continue;
         }
         let truth: BTreeMap<u64, Pose> = (0..).zip(poses).collect();
-        let from_here = forgets_peak();
+        // Making the film took memory, too.
+        let meter = Meter::start();
         let found =
             reconstruct(&filmed, &SfmOptions { keep_broken: true, ..Default::default() }, &Control::new());
+        let peak_mib = meter.read().peak_mib;
         let line = match &found {
             Ok(found) => {
                 let mut line = line(found, &filmed, &truth);
-                line["peak_mib"] = json!(from_here.then(peak_memory).flatten());
+                line["peak_mib"] = json!(peak_mib);
                 line
             }
             Err(error) => json!({ "error": error.kind().slug(), "message": error.message() }),
@@ -161,17 +164,6 @@ fn drift(errors: &AlignedErrors, truth: &BTreeMap<u64, Pose>) -> f64 {
         (centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>() / centres.len() as f64).sqrt();
     let length: f64 = centres.windows(2).map(|pair| (pair[1] - pair[0]).norm()).sum();
     errors.position * radius / length
-}
-
-/// Forgets the peak of this process's memory so far, or says that it cannot: making the film took memory, too.
-fn forgets_peak() -> bool {
-    std::fs::write("/proc/self/clear_refs", "5").is_ok()
-}
-
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? / 1024)
 }
 
 fn table(line: &Value) -> String {

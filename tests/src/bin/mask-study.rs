@@ -1,5 +1,5 @@
 //! Measures the masks of the object on films of things on tables, whose masks, poses and surfaces are known, and on real
-//! captures, whose masks were drawn by hand.
+//! captures, whose masks were drawn by hand; and what making them costs.
 
 #![allow(clippy::print_stdout)]
 
@@ -11,13 +11,17 @@ use libreconstruct::background::{MaskOptions, ObjectPoint, mask_dataset};
 use libreconstruct::masks::{mask_path, read_mask};
 use libreconstruct::video::Frames;
 use libreconstruct::{Control, Error, Result};
+use libreconstruct_tests::cost::{MeasuredCost, Meter};
 use libreconstruct_tests::drawn_masks::DRAWN_CAPTURES;
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::masks::{MaskScore, pixel_of_object};
 use libreconstruct_tests::object_scene::ObjectScene;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TableKind, film_dataset};
 
-/// Films things on tables, makes masks of them and prints how close these are to the truth.
+/// Films things on tables, makes masks of them and prints how close these are to the truth, and what making them took.
+///
+/// That is without filming, poses and scoring: seconds of processor time and of wall clock, and the peak of resident memory, which
+/// has what earlier cases left.
 ///
 /// The cases of a kind are in alphabetical order. What is tuned, is tuned on those in odd places; those in even places are the test.
 #[derive(Parser)]
@@ -181,7 +185,8 @@ fn lowest(scores: &[MaskScore]) -> f64 {
 
 fn judge_captures(arguments: &Arguments, captures: &Path) -> Result<()> {
     println!(
-        "capture           pictures  overlap  lowest  boundary  wrong/50  too much  too little  agreement  determined"
+        "capture           pictures  overlap  lowest  boundary  wrong/50  too much  too little  agreement  determined  {}",
+        MeasuredCost::HEADING
     );
     for capture in DRAWN_CAPTURES {
         if !arguments.is_asked_for(capture.name) {
@@ -189,10 +194,11 @@ fn judge_captures(arguments: &Arguments, captures: &Path) -> Result<()> {
         }
         let masks = MaskOptions { model: arguments.mask_model.clone(), ..MaskOptions::default() };
         let folder = arguments.folder.join(capture.name);
-        let (scores, report) = capture.judge(captures, &masks, arguments.point, &folder, &Control::new())?;
+        let (scores, report, cost) =
+            capture.judge(captures, &masks, arguments.point, &folder, &Control::new())?;
         let (agreement, determined) = report.background.map_or((0.0, 0.0), |b| (b.agreement, b.determined));
         println!(
-            "{:16}  {:8}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:8.3}  {:10.3}  {agreement:9.3}  {determined:10.3}",
+            "{:16}  {:8}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:8.3}  {:10.3}  {agreement:9.3}  {determined:10.3}  {cost}",
             capture.name,
             scores.len(),
             mean(&scores, |s| s.overlap),
@@ -211,7 +217,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         return judge_captures(arguments, captures);
     }
     let trained = if arguments.train.is_some() { "  opacity inside  object dB  of everything" } else { "" };
-    println!("case                       half  overlap  lowest  boundary  wrong/50  agreement{trained}");
+    println!(
+        "case                       half  overlap  lowest  boundary  wrong/50  agreement  {}{trained}",
+        MeasuredCost::HEADING
+    );
     for (place, (name, options)) in (1..).zip(cases(arguments.kind, arguments.shift)) {
         if !arguments.is_asked_for(&name) {
             continue;
@@ -226,7 +235,9 @@ fn run(arguments: &Arguments) -> Result<()> {
             ..MaskOptions::default()
         };
         let (found, sheet) = (folder.join("found"), folder.join("masks.jpg"));
+        let meter = Meter::start();
         let report = mask_dataset(&folder, &masks, &found, &sheet, &Control::new())?;
+        let cost = meter.read();
         let mut scores = Vec::new();
         for frame in 0..options.frames {
             let name = Frames::name_of(u64::from(frame));
@@ -247,7 +258,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             _ => String::new(),
         };
         println!(
-            "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:9.3}{trained}",
+            "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:9.3}  {cost}{trained}",
             if place % 2 == 1 { "tune" } else { "test" },
             mean(&scores, |s| s.overlap),
             lowest(&scores),
