@@ -1,5 +1,6 @@
 """Small videos, made once and kept under `target/`: most with ffmpeg, one that can be reconstructed with our generator."""
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -20,10 +21,12 @@ def made(name: str, make) -> Path:
     path = CACHE / name
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        # Tests of another process may make the same.
+        # Tests of another process may make the same, and use it by then: what is there first stays.
         part = path.with_name(f"part-{os.getpid()}-{path.name}")
         make(part)
-        part.rename(path)
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(part)
+        part.unlink()
     return path
 
 
