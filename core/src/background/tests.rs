@@ -391,7 +391,7 @@ fn views_with_blank_room() -> Vec<SalientView> {
                 *pixel = Rgb([100, 100, 110]);
             }
         }
-        *view = SalientView::new(view.camera.clone(), truth(&view.camera), &picture);
+        *view = SalientView::new(view.camera, truth(&view.camera), &picture);
     }
     views
 }
