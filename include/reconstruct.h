@@ -762,7 +762,8 @@ rc_code rc_job_update_json(const rc_job *job, const char *changes_json, rc_error
 // Thread-safe.
 rc_code rc_job_cancel(const rc_job *job, rc_error **error);
 
-// Deletes a job with its video and all its files, irreversibly. The handle is still to be freed.
+// Deletes a job with all its files, irreversibly; its video goes with the last job that uses it. The handle is still to be
+// freed.
 //
 // Thread-safe.
 rc_code rc_job_delete(const rc_job *job, rc_error **error);

@@ -487,7 +487,8 @@ pub unsafe extern "C" fn rc_job_cancel(job: *const rc_job, error: *mut *mut rc_e
     unsafe { rc_job::call(job, error, |job| Ok(job.service.cancel(job.user, job.id)?)) }
 }
 
-/// Deletes a job with its video and all its files, irreversibly. The handle is still to be freed.
+/// Deletes a job with all its files, irreversibly; its video goes with the last job that uses it. The handle is still to be
+/// freed.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]
