@@ -44,7 +44,8 @@ Examples:
   reconstruct doctor --data /srv/scenes                       what is wrong with a service, and what to do
 
 Exit codes: 0 done, 2 wrong use, 3 bad input, 4 missing program or device, 5 the scene cannot be reconstructed,
-6 system (disk, memory, driver), 7 refused by the service, 130 cancelled, 1 a fault of this program."
+6 system (disk, memory, driver), 7 refused by the service, 130 cancelled, 1 a fault of this program (of doctor and backup also:
+problems or lost files were found)."
 )]
 struct Cli {
     #[command(flatten)]

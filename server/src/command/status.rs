@@ -9,8 +9,8 @@ use crate::ui;
 
 /// Say what a job on a server is doing
 ///
-/// Prints its status: `Queued - position: 3`, `Processing video`, `Generating 3D scene (47 %)`, `Finished`, `Failed`. With --json all
-/// that the server shows of it.
+/// Prints its status: `Queued - position: 3`, `Processing video`, `Generating 3D scene (47 %)`, `Finished`, `Failed`, or
+/// `Not found` where the storage has lost its video. With --json all that the server shows of it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

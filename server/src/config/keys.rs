@@ -71,8 +71,8 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "public_view",
-        "Let everybody look at finished jobs that are `public`, in a browser at /view/JOB_ID, and fetch their .spz file and\n\
-         preview there. Others have no access to anything else, nor to jobs that are not public.",
+        "Let everybody look at finished jobs that are `public`, in a browser at /view/JOB_ID, and fetch their .spz file,\n\
+         preview and camera there. Others have no access to anything else, nor to jobs that are not public.",
     ),
     key("error_details", "Add `code` and `request_id` to the bodies of errors."),
     key("extra_fields", "Add `error_code` and `error_message` to jobs."),
