@@ -766,7 +766,8 @@ rc_code rc_job_cancel(const rc_job *job, rc_error **error);
 // freed.
 //
 // Thread-safe.
-rc_code rc_job_delete(const rc_job *job, rc_error **error);
+rc_code rc_job_delete(const rc_job *job,
+                      rc_error **error);
 
 // Stores in *log what the worker has written about the job so far, "" if none has begun; free it with rc_string_free().
 //
