@@ -3,6 +3,7 @@
 //! Hernández & Cipolla, "Automatic 3D object segmentation in multiple views using volumetric graph-cuts", IVC 2010, whose
 //! cut is replaced by a limit to how many views may contradict).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use nalgebra::Vector3;
@@ -12,7 +13,7 @@ use super::colours::{ColourOdds, Counts};
 use super::evidence::{EvidenceOptions, Odds, network_odds};
 use super::guided_filter::box_mean;
 use super::pieces::{Apart, PieceOptions, Sought, take_apart};
-use super::solid::{self, CellVotes, Grid, Seen};
+use super::solid::{self, CellVotes, Grid, Limits, Seen};
 use super::support_plane::SupportPlane;
 use super::views::SalientView;
 use crate::defaults::with_defaults;
@@ -309,8 +310,11 @@ impl Search<'_> {
         self.sought.gaze.distance / focal.unwrap_or(1.0)
     }
 
-    /// By cell: what the network says.
+    /// By cell: what the network says, of those that are so low that they may lie flat on the plane ([`remove_flat`]); of others nothing
+    /// is asked.
     fn ask_network(&self, grid: &Grid) -> Vec<CellVotes> {
+        let Some(plane) = self.plane else { return Vec::new() };
+        let levels = levels(grid, plane, f64::NEG_INFINITY, self.options.flat);
         let asked = &self.asked;
         let odds: Vec<Vec<Odds>> = asked
             .par_iter()
@@ -319,7 +323,7 @@ impl Search<'_> {
             })
             .collect();
         let views: Vec<Seen> = asked.iter().zip(&odds).map(|(&i, odds)| self.seen(i, odds)).collect();
-        solid::votes(grid, &views)
+        solid::votes(grid, &views, &levels, Limits::NONE)
     }
 
     /// What the view shows, with these odds of its pixels.
@@ -373,8 +377,12 @@ impl Search<'_> {
         let least = (self.options.least_views * views.len() as f64).max(2.0) as u16;
         let (against, run) = (self.options.against[turn], self.options.run[turn]);
         // The cells of the plane itself are left to `remove_flat`.
+        let lowest = -0.5;
         let is_above =
-            |cell| self.plane.is_none_or(|plane| plane.height(&grid.place(cell)) > -0.5 * grid.cell());
+            |cell| self.plane.is_none_or(|plane| plane.height(&grid.place(cell)) > lowest * grid.cell());
+        let levels = self.plane.map_or(0..grid.levels(), |plane| levels(grid, plane, lowest, f64::INFINITY));
+        let all = views.len() as f32;
+        let limits = Limits { against: against * all, run: run * all };
         let is_object = |(cell, votes): (usize, &CellVotes)| {
             votes.views >= least
                 // What most views do not see is not known by the others: they may see through the object only.
@@ -384,7 +392,7 @@ impl Search<'_> {
                 && votes.run <= run * f32::from(votes.views)
                 && is_above(cell)
         };
-        solid::votes(grid, &views).par_iter().enumerate().map(is_object).collect()
+        solid::votes(grid, &views, &levels, limits).par_iter().enumerate().map(is_object).collect()
     }
 
     /// By view and pixel: what the network, the scene and the colours say together. `colours` gives the last, by view, pixel
@@ -400,6 +408,14 @@ impl Search<'_> {
         };
         (0..self.views.len()).into_par_iter().map(of_view).collect()
     }
+}
+
+/// The levels of the grid, which lie along the plane, whose cells are from `low` to `high` above it, in cells; one more on either side.
+fn levels(grid: &Grid, plane: &SupportPlane, low: f64, high: f64) -> Range<usize> {
+    let height = |level: usize| plane.height(&grid.place(level * grid.level())) / grid.cell();
+    let is_within = |level: &usize| (low - 1.0..high + 1.0).contains(&height(*level));
+    let mut within = (0..grid.levels()).filter(is_within);
+    within.next().map_or(0..0, |first| first..within.last().unwrap_or(first) + 1)
 }
 
 /// Removes what lies flat on the plane and is not salient: shadows.

@@ -1,6 +1,8 @@
 //! The object as one solid in space: the cells of a grid that the views show as object (a visual hull; Laurentini, TPAMI
 //! 1994), and what the views show of it.
 
+use std::ops::Range;
+
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
@@ -59,6 +61,11 @@ impl Grid {
     /// Number of cells in a level.
     pub(super) fn level(&self) -> usize {
         self.count[0] * self.count[1]
+    }
+
+    /// Number of levels.
+    pub(super) fn levels(&self) -> usize {
+        self.count[2]
     }
 
     /// Side of a cell, world units.
@@ -159,8 +166,35 @@ impl Seen<'_> {
     }
 }
 
-/// By cell: what the views say. Views next to each other look from next to each other.
-pub(super) fn votes(grid: &Grid, views: &[Seen<'_>]) -> Vec<CellVotes> {
+/// How much the views may say against a cell. Of one against which they have said more, the others are not asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Of [`CellVotes::against`]: less than this,
+    pub(super) against: f32,
+    /// and of [`CellVotes::run`]: as much at most.
+    pub(super) run: f32,
+}
+
+impl Limits {
+    /// Any amount: all views are asked.
+    pub(super) const NONE: Self = Self { against: f32::INFINITY, run: f32::INFINITY };
+
+    fn are_passed_by(&self, votes: &CellVotes) -> bool {
+        votes.against >= self.against || votes.run > self.run
+    }
+}
+
+/// By cell: what the views say, for the cells of these `levels`; the others have no votes. Views next to each other look from next to
+/// each other. Where the views say more against a cell than the `limits`, its votes are those until then.
+///
+/// Most cells are beside the object, where soon some views say so: of each row only the part between the first and the last cell that
+/// is within the limits goes on to be asked about.
+pub(super) fn votes(
+    grid: &Grid,
+    views: &[Seen<'_>],
+    levels: &Range<usize>,
+    limits: Limits,
+) -> Vec<CellVotes> {
     let against = Odds::table(|o| 1.0 - o.probability());
     let log_odds = Odds::table(Odds::log_odds);
     let steps = Odds::table(|o| (-o.log_odds()).clamp(-RELIEF, STRONGEST));
@@ -168,18 +202,26 @@ pub(super) fn votes(grid: &Grid, views: &[Seen<'_>]) -> Vec<CellVotes> {
     let mut votes = vec![CellVotes::default(); grid.len()];
     votes.par_chunks_mut(across * ROWS_AT_ONCE).enumerate().for_each(|(chunk, rows)| {
         let mut runs = vec![0.0f32; rows.len()];
+        let is_asked = |row: usize| levels.contains(&((chunk * ROWS_AT_ONCE + row) / deep));
+        let part = |row: usize| if is_asked(row) { 0..across } else { 0..0 };
+        let mut parts: Vec<Range<usize>> = (0..rows.len() / across).map(part).collect();
         for view in views {
             let Seen { camera, odds, .. } = *view;
             let step = camera.to_camera(&(grid.origin + grid.steps[0])) - camera.to_camera(&grid.origin);
             let step = step.map(|v| v as f32);
             let (wide, high) = (camera.width as f32, camera.height as f32);
             let [fx, fy, cx, cy] = [camera.fx, camera.fy, camera.cx, camera.cy].map(|v| v as f32);
-            for (row, (cells, runs)) in rows.chunks_mut(across).zip(runs.chunks_mut(across)).enumerate() {
+            let rows = rows.chunks_mut(across).zip(runs.chunks_mut(across)).zip(&mut parts);
+            for (row, ((cells, runs), part)) in rows.enumerate() {
+                if Range::is_empty(part) {
+                    continue;
+                }
                 let row = chunk * ROWS_AT_ONCE + row;
                 let (y, z) = ((row % deep) as f64, (row / deep) as f64);
                 let start = camera.to_camera(&(grid.origin + grid.steps[1] * y + grid.steps[2] * z));
                 let start = start.map(|v| v as f32);
-                for (k, (votes, run)) in cells.iter_mut().zip(runs).enumerate() {
+                let asked = cells.iter_mut().zip(runs).enumerate().skip(part.start).take(part.len());
+                for (k, (votes, run)) in asked {
                     let p = start + step * k as f32;
                     let (x, y) = (fx * p.x / p.z + cx, fy * p.y / p.z + cy);
                     if p.z < raster::NEAR as f32 || !(x >= 0.0 && y >= 0.0 && x < wide && y < high) {
@@ -197,6 +239,13 @@ pub(super) fn votes(grid: &Grid, views: &[Seen<'_>]) -> Vec<CellVotes> {
                         votes.run = votes.run.max(*run);
                     }
                 }
+                let left = |cell: &CellVotes| !limits.are_passed_by(cell);
+                let (first, last) =
+                    (cells[part.clone()].iter().position(left), cells[part.clone()].iter().rposition(left));
+                *part = match (first, last) {
+                    (Some(first), Some(last)) => part.start + first..part.start + last + 1,
+                    _ => 0..0,
+                };
             }
         }
     });
@@ -259,6 +308,7 @@ mod tests {
     use glam::{DMat3, dvec3};
 
     use super::*;
+    use crate::random::Random;
 
     /// A camera at (0, 0, -4) that looks along z, and one at (-4, 0, 0) that looks along x.
     fn cameras() -> [raster::View; 2] {
@@ -283,6 +333,10 @@ mod tests {
 
     fn grid() -> Grid {
         Grid::new(&Vector3::zeros(), [1.0; 3], &-Vector3::y(), 0.1)
+    }
+
+    fn all_votes(grid: &Grid, views: &[Seen<'_>]) -> Vec<CellVotes> {
+        votes(grid, views, &(0..grid.levels()), Limits::NONE)
     }
 
     #[test]
@@ -330,7 +384,7 @@ mod tests {
         };
         let odds = [square(false), square(true)];
         let views: Vec<Seen> = cameras.iter().zip(&odds).map(|(camera, odds)| seen(camera, odds)).collect();
-        let votes = votes(&grid, &views);
+        let votes = all_votes(&grid, &views);
         let at = |x: f64, y: f64, z: f64| votes[grid.cell_at(&Vector3::new(x, y, z)).unwrap()];
         assert_eq!((at(0.0, 0.3, 0.0).views, at(0.0, -0.3, 0.0).views), (2, 1));
         assert!((at(0.0, 0.3, 0.0).log_odds - 6.0).abs() < 1e-5);
@@ -352,7 +406,7 @@ mod tests {
         let told = |log_odds: f32, x: f64, z: f64| {
             let odds = vec![Odds::new(log_odds); 10_000];
             let views = [Seen { camera: &camera, odds: &odds, hidden_from: &hidden_from }];
-            let votes = votes(&grid, &views)[grid.cell_at(&Vector3::new(x, 0.3, z)).unwrap()];
+            let votes = all_votes(&grid, &views)[grid.cell_at(&Vector3::new(x, 0.3, z)).unwrap()];
             (votes.views, votes.hidden)
         };
         assert_eq!((told(-3.0, 0.0, 0.5), told(-3.0, 0.0, -0.5)), ((0, 1), (1, 0)));
@@ -365,13 +419,45 @@ mod tests {
         let run = |log_odds: &[f32]| {
             let odds: Vec<Vec<Odds>> = log_odds.iter().map(|o| vec![Odds::new(*o); 10_000]).collect();
             let views: Vec<Seen> = odds.iter().map(|odds| seen(&camera, odds)).collect();
-            votes(&grid, &views)[grid.cell_at(&Vector3::zeros()).unwrap()].run
+            all_votes(&grid, &views)[grid.cell_at(&Vector3::zeros()).unwrap()].run
         };
         assert_eq!(run(&[2.0, 0.5]), 0.0);
         assert_eq!(run(&[-1.0, -1.0, 0.5, -1.0, 3.0, 3.0, -0.5]), 2.5);
         // One view says no more than what is certain, and takes less.
         assert_eq!(run(&[-7.0, 7.0, -7.0]), STRONGEST - RELIEF + STRONGEST);
         assert_eq!(run(&[-7.0, 7.0, 7.0, -1.0]), STRONGEST);
+    }
+
+    #[test]
+    fn views_are_not_asked_about_what_is_beyond_the_limits_and_of_all_else_say_the_same() {
+        let (grid, [camera, _]) = (grid(), cameras());
+        let mut random = Random::new(3);
+        // A round object, in views that err by themselves in one pixel of ten.
+        let view = |random: &mut Random| -> Vec<Odds> {
+            let shows = |k: usize| ((k % 100) as f64 - 50.0).hypot((k / 100) as f64 - 50.0) < 15.0;
+            (0..10_000)
+                .map(|k| Odds::new(if shows(k) == (random.uniform() < 0.9) { 2.5 } else { -2.5 }))
+                .collect()
+        };
+        let odds: Vec<Vec<Odds>> = (0..20).map(|_| view(&mut random)).collect();
+        let views: Vec<Seen> = odds.iter().map(|odds| seen(&camera, odds)).collect();
+        let all = all_votes(&grid, &views);
+        let limits = Limits { against: 5.0, run: 8.0 };
+        let levels = 3..17;
+        let some = votes(&grid, &views, &levels, limits);
+        let (mut within, mut ended) = (0, 0);
+        for (cell, (all, some)) in all.iter().zip(&some).enumerate() {
+            if !levels.contains(&(cell / grid.level())) {
+                assert_eq!(*some, CellVotes::default());
+            } else if limits.are_passed_by(all) {
+                assert!(limits.are_passed_by(some) && some.views <= all.views);
+                ended += usize::from(some.views < all.views);
+            } else {
+                assert_eq!(some, all);
+                within += 1;
+            }
+        }
+        assert!(within > 200 && ended > 3000, "{within} {ended}");
     }
 
     #[test]
