@@ -27,7 +27,7 @@ with_defaults! {
         /// What hides the object from a view.
         occlusion: OcclusionOptions = OcclusionOptions::default(),
         /// How views come to agree.
-        consensus: ConsensusOptions = ConsensusOptions::default(),
+        pub(super) consensus: ConsensusOptions = ConsensusOptions::default(),
         /// A plane is another one if it is so much higher or lower at the focus, in units of the cameras' distance.
         other_plane: f64 = 0.004,
         /// A person points this exactly, pixels of the small pictures.

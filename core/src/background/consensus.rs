@@ -11,7 +11,9 @@ use rayon::prelude::*;
 
 use super::colours::{ColourOdds, Counts};
 use super::evidence::{EvidenceOptions, Odds, network_odds};
-use super::guided_filter::box_mean;
+use super::outlines::{
+    NONE, OutlineOptions, Shown, hidden, others, part_around, refined, show, within_outline,
+};
 use super::pieces::{Apart, PieceOptions, Sought, take_apart};
 use super::solid::{self, CellVotes, Grid, Limits, Seen};
 use super::support_plane::SupportPlane;
@@ -77,14 +79,8 @@ with_defaults! {
         pub(super) flat_salient: f32 = 1.0,
         /// Which pieces are the object.
         pub(super) pieces: PieceOptions = PieceOptions::default(),
-        /// Pixels around those in which another thing hides the object that may be hidden, too: cells are not exact.
-        pub(super) beside_hidden: usize = 2,
-        /// Radius (pixels) of the rim in which a view's own pixels decide where the object ends.
-        pub(super) rim: usize = 4,
-        /// Log odds of what is outside of the rim,
-        pub(super) outside: f32 = -4.0,
-        /// and what is added inside it.
-        pub(super) inside: f32 = 1.5,
+        /// How the outline of the solid becomes that of the object.
+        pub(super) outlines: OutlineOptions = OutlineOptions::default(),
     }
 }
 
@@ -106,6 +102,10 @@ pub(super) struct Consensus {
     pub(super) is_cut: bool,
     grid: Grid,
     object: Vec<bool>,
+    /// By view and pixel: the odds before the outline was known.
+    told: Vec<Vec<Odds>>,
+    /// By view and pixel: what it shows.
+    shown: Vec<Vec<Shown>>,
 }
 
 impl Consensus {
@@ -130,6 +130,16 @@ impl Consensus {
         cells.map(|(cell, _)| self.grid.place(cell))
     }
 
+    /// Makes the `odds` of the `views`, which were not made so before, those of their own pictures ([`refined`]).
+    pub(super) fn refine(&mut self, views: &[SalientView], options: &OutlineOptions) {
+        self.odds
+            .par_iter_mut()
+            .zip(views)
+            .zip(&self.told)
+            .zip(&self.shown)
+            .for_each(|(((odds, view), told), shown)| *odds = refined(view, odds, told, shown, options));
+    }
+
     /// Maps of the views as the network would have made them had it known what all of them show.
     pub(super) fn maps(&self, views: &[SalientView]) -> Vec<SalientView> {
         let map = |(view, odds): (&SalientView, &Vec<Odds>)| {
@@ -138,17 +148,6 @@ impl Consensus {
         };
         views.iter().zip(&self.odds).map(map).collect()
     }
-}
-
-/// What a pixel shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Nothing,
-    Object,
-    /// Another thing, and the object behind it.
-    Hidden,
-    /// Another thing.
-    Other,
 }
 
 /// Finds the object. `scene` has by view and pixel what the Gaussians say, `hidden_from` from which depth on something before the
@@ -253,17 +252,17 @@ impl Search<'_> {
         }
         let told = odds;
         let (odds, overlaps): (Vec<Vec<Odds>>, Vec<f64>) = (self.views.par_iter().zip(&told).zip(&shown))
-            .map(|((view, odds), shown)| within_outline(view, odds, shown, options))
+            .map(|((view, odds), shown)| within_outline(view, odds, shown, &options.outlines))
             .unzip();
         let agreement = overlaps.iter().sum::<f64>() / overlaps.len().max(1) as f64;
         let others = shown.par_iter().map(|shown| others(shown)).collect();
         let hidden = (self.views.par_iter().zip(&shown))
-            .map(|(view, shown)| hidden(view, shown, options.beside_hidden))
+            .map(|(view, shown)| hidden(view, shown, options.outlines.beside_hidden))
             .collect();
         let determined = self.determined(&grid, &told, &saliency);
         // In the first turn it may have had a tail that it lost since.
         let is_cut = is_cut && self.reaches_border(&grid, &object);
-        Consensus { odds, others, hidden, agreement, determined, is_cut, grid, object }
+        Consensus { odds, others, hidden, agreement, determined, is_cut, grid, object, told, shown }
     }
 
     /// The space around the focus that the pictures show, or a wider one if the object does not end there, by the `odds` of the
@@ -439,49 +438,6 @@ fn remove_flat(
     }
 }
 
-/// What the pixels of a view show of the surfaces of the object and of other things, by the centres of their cells.
-fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &Seen<'_>) -> Vec<Shown> {
-    let [object, other] = [object, other].map(|cells| solid::depths(cells, cell, view.camera));
-    let pixel = |(k, (object, other)): (usize, (&f32, &f32))| match (object.is_finite(), other < object) {
-        (true, false) if view.is_hidden(k, *object) => Shown::Hidden,
-        (true, false) => Shown::Object,
-        (true, true) => Shown::Hidden,
-        (false, true) => Shown::Other,
-        // It hides at least what is farther than itself: the ground, if that is kept.
-        (false, false) if view.is_hidden(k, f32::MAX) => Shown::Other,
-        (false, false) => Shown::Nothing,
-    };
-    object.iter().zip(&other).enumerate().map(pixel).collect()
-}
-
-/// The pixels that show another thing.
-fn others(shown: &[Shown]) -> Vec<u32> {
-    let is_other = |shown: &Shown| matches!(shown, Shown::Hidden | Shown::Other);
-    shown.iter().enumerate().filter(|(_, shown)| is_other(shown)).map(|(pixel, _)| pixel as u32).collect()
-}
-
-/// The pixels in which another thing hides the object, and those around them as far as `radius`.
-fn hidden(view: &SalientView, shown: &[Shown], radius: usize) -> Vec<u32> {
-    if !shown.contains(&Shown::Hidden) {
-        return Vec::new();
-    }
-    let (width, height) = view.size();
-    let mut part: Vec<f32> = shown.iter().map(|s| f32::from(u8::from(*s == Shown::Hidden))).collect();
-    box_mean(&mut part, width, height, radius);
-    part.iter().enumerate().filter(|(_, part)| **part > NONE).map(|(pixel, _)| pixel as u32).collect()
-}
-
-/// The part of the pixels around each pixel that show the object.
-fn part_around(view: &SalientView, shown: &[Shown], radius: usize) -> Vec<f32> {
-    let (width, height) = view.size();
-    let mut part: Vec<f32> = shown.iter().map(|s| f32::from(u8::from(*s == Shown::Object))).collect();
-    box_mean(&mut part, width, height, radius);
-    part
-}
-
-/// One pixel of object in a window makes more than this; rounding of the running sums makes less.
-const NONE: f32 = 1e-5;
-
 /// Learns the colours of the object and of what is around it.
 fn learn(views: &[SalientView], shown: &[Vec<Shown>], options: &ConsensusOptions) -> ColourOdds {
     let count = |(view, shown): (&SalientView, &Vec<Shown>)| {
@@ -502,36 +458,6 @@ fn learn(views: &[SalientView], shown: &[Vec<Shown>], options: &ConsensusOptions
         .map(count)
         .reduce(|| (Counts::new(), Counts::new()), |a, b| (a.0.merge(&b.0), a.1.merge(&b.1)));
     ColourOdds::of(&object, &around, options.rare)
-}
-
-/// The odds of a view's pixels, of which those far from the outline of the solid are what it says, and the overlap of what
-/// the pixels said with the outline.
-fn within_outline(
-    view: &SalientView,
-    odds: &[Odds],
-    shown: &[Shown],
-    options: &ConsensusOptions,
-) -> (Vec<Odds>, f64) {
-    let rim = part_around(view, shown, options.rim);
-    let near = part_around(view, shown, 4 * options.rim);
-    let (mut both, mut either) = (0u32, 0u32);
-    let mut within = Vec::with_capacity(odds.len());
-    for (k, odds) in odds.iter().enumerate() {
-        let is_outline = shown[k] == Shown::Object;
-        let is_object = odds.log_odds() > 0.0;
-        if near[k] > NONE && !matches!(shown[k], Shown::Hidden | Shown::Other) {
-            both += u32::from(is_outline && is_object);
-            either += u32::from(is_outline || is_object);
-        }
-        within.push(match shown[k] {
-            Shown::Hidden | Shown::Other => Odds::new(options.outside),
-            // Less than a fifth around it: farther out than half of the rim.
-            Shown::Nothing if rim[k] < 0.2 => Odds::new(options.outside),
-            _ if rim[k] > 0.99 => Odds::new(odds.log_odds() + options.inside),
-            _ => *odds,
-        });
-    }
-    (within, if either == 0 { 1.0 } else { f64::from(both) / f64::from(either) })
 }
 
 #[cfg(test)]
@@ -595,23 +521,6 @@ mod tests {
         assert!(!is_object(&order, &side, -3.0) && !is_object(&order, &[40, 41], -3.0));
         // Doubt of the same neighbours is weaker.
         assert!(is_object(&order, &side, -0.3) && is_object(&order, &[40, 41], -1.5));
-    }
-
-    #[test]
-    fn what_hides_the_object_is_told_from_what_is_beside_it() {
-        let views = views(&[0]);
-        // Another thing in the left half, and the object behind its middle.
-        let pixel = |k: usize| match (k % 40, k / 40) {
-            (10..15, 10..15) => Shown::Hidden,
-            (15..25, 10..15) => Shown::Object,
-            (0..20, _) => Shown::Other,
-            _ => Shown::Nothing,
-        };
-        let shown: Vec<Shown> = (0..1200).map(pixel).collect();
-        let expected: Vec<u32> =
-            (0..1200).filter(|k| (8..17).contains(&(k % 40)) && (8..17).contains(&(k / 40))).collect();
-        assert_eq!(hidden(&views[0], &shown, 2), expected);
-        assert!(hidden(&views[0], &[Shown::Other; 1200], 2).is_empty());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
 use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
-use super::views::{EdgeOptions, SalientView, mask_of, through_lens};
+use super::views::{SalientView, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
 use crate::defaults::with_defaults;
@@ -56,8 +56,6 @@ with_defaults! {
         doubtful: f64 = 0.7,
         /// How the views come to agree on the object.
         agreement: AgreementOptions = AgreementOptions::default(),
-        /// How masks are fitted to edges.
-        edges: EdgeOptions = EdgeOptions::default(),
     }
 }
 
@@ -459,7 +457,7 @@ fn agree(
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
     let control = control.part(0.9, 1.0);
-    let agreed = match &pictures.object_at {
+    let mut agreed = match &pictures.object_at {
         None => agree_on(
             &scene,
             &views,
@@ -483,6 +481,7 @@ fn agree(
     if agreed.found.is_found() {
         warn_of_gaze(&gaze, pictures.object_at.is_some(), report, &control);
     }
+    agreed.found.refine(&views, &options.agreement.consensus.outlines);
     let on_object = scene.centres.iter().filter(|p| agreed.found.contains(p)).count();
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
@@ -499,16 +498,17 @@ fn agree(
 /// The mask of `view`, at its size.
 fn final_mask(picture: &RgbImage, odds: &[Odds], view: &raster::View, options: &MakingOptions) -> GrayImage {
     let small = view.scaled(Some(options.working_side));
-    let edges = view.scaled(Some(options.edge_side));
+    let large = view.scaled(Some(options.edge_side));
     let (width, height) = (small.width as usize, small.height as usize);
+    let edges = &options.agreement.consensus.outlines.edges;
     let log_odds: Vec<f32> = odds.iter().map(|o| o.log_odds()).collect();
     // The picture may be smaller than its camera.
-    let whole = [(edges.width, edges.height), (view.width, view.height)] == [picture.dimensions(); 2];
+    let whole = [(large.width, large.height), (view.width, view.height)] == [picture.dimensions(); 2];
     if whole {
-        return mask_of(picture, &log_odds, width, height, &options.edges);
+        return mask_of(picture, &log_odds, width, height, edges);
     }
-    let picture = resize(picture, edges.width, edges.height, FilterType::Triangle);
-    let mask = mask_of(&picture, &log_odds, width, height, &options.edges);
+    let picture = resize(picture, large.width, large.height, FilterType::Triangle);
+    let mask = mask_of(&picture, &log_odds, width, height, edges);
     resize(&mask, view.width, view.height, FilterType::Triangle)
 }
 

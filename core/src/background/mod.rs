@@ -7,6 +7,7 @@
 //!        ─ evidence, colours ─▶ what each pixel of each view says
 //!        ─ occlusion ─▶ where a thing before the object hides it
 //!        ─ solid, pieces, consensus, agreement ─▶ the object as one solid in space, and its outline in every view
+//!        ─ outlines, local_colours ─▶ where it ends by the picture of each view
 //!        ─ views, guided_filter, floor, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
 //!
@@ -24,11 +25,13 @@ mod floor;
 mod frame_masks;
 mod guided_filter;
 mod labelling;
+mod local_colours;
 mod mask_making;
 mod network;
 mod object_point;
 mod object_poses;
 mod occlusion;
+mod outlines;
 mod outside;
 mod pieces;
 mod pointing;

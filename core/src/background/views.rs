@@ -80,14 +80,24 @@ pub(super) fn mask_of(
         }
     }
     let rgb: Vec<[u8; 3]> = picture.pixels().map(|p| p.0).collect();
-    let radius = ((options.radius * wide.max(high) as f64).round() as usize).max(options.least_radius);
-    let filter = GuidedFilter::new(&rgb, wide, high, radius, options.epsilon);
-    let smooth = filter.apply(&large);
+    let smooth = smooth(&rgb, &large, wide, high, options);
     GrayImage::from_fn(picture.width(), picture.height(), |x, y| {
         // From background to object over log odds of -1 to 1.
         let odds = smooth[y as usize * wide + x as usize].clamp(-1.0, 1.0);
         image::Luma([(127.5 * (odds + 1.0) + 0.5) as u8])
     })
+}
+
+/// The log odds of the pixels of a picture, smoothed along its edges.
+pub(super) fn smooth(
+    rgb: &[[u8; 3]],
+    log_odds: &[f32],
+    width: usize,
+    height: usize,
+    options: &EdgeOptions,
+) -> Vec<f32> {
+    let radius = ((options.radius * width.max(height) as f64).round() as usize).max(options.least_radius);
+    GuidedFilter::new(rgb, width, height, radius, options.epsilon).apply(log_odds)
 }
 
 /// Index and fraction of a coordinate between samples, within 0..count.
