@@ -413,8 +413,8 @@ impl Search<'_> {
 fn levels(grid: &Grid, plane: &SupportPlane, low: f64, high: f64) -> Range<usize> {
     let height = |level: usize| plane.height(&grid.place(level * grid.level())) / grid.cell();
     let is_within = |level: &usize| (low - 1.0..high + 1.0).contains(&height(*level));
-    let mut within = (0..grid.levels()).filter(is_within);
-    within.next().map_or(0..0, |first| first..within.last().unwrap_or(first) + 1)
+    let within: Vec<usize> = (0..grid.levels()).filter(is_within).collect();
+    within.first().zip(within.last()).map_or(0..0, |(first, last)| *first..last + 1)
 }
 
 /// Removes what lies flat on the plane and is not salient: shadows.
