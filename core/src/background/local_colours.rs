@@ -1,6 +1,6 @@
 //! What colours the object has near each place of its outline, and what is beside it there. Over the whole outline many colours are
 //! on both sides: bricks before a red wall, and the wall before grey ground. Near one place few are (after Bai, Wang, Simons &
-//! Sapiro, "Video SnapCut: robust video object cutout using localized classifiers", SIGGRAPH 2009).
+//! Sapiro, "Video SnapCut", SIGGRAPH 2009).
 
 use super::evidence::Odds;
 use super::guided_filter::box_mean;
