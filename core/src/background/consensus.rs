@@ -11,10 +11,10 @@ use rayon::prelude::*;
 
 use super::colours::{ColourOdds, Counts};
 use super::evidence::{EvidenceOptions, Odds, network_odds};
-use super::outlines::{
-    NONE, OutlineOptions, Shown, hidden, others, part_around, refined, show, within_outline,
-};
+use super::guided_filter::NONE;
+use super::outlines::{OutlineOptions, refined, within_outline};
 use super::pieces::{Apart, PieceOptions, Sought, take_apart};
+use super::shown::{Shown, hidden, others, part_around, show};
 use super::solid::{self, CellVotes, Grid, Limits, Seen};
 use super::support_plane::SupportPlane;
 use super::views::SalientView;

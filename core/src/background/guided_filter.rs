@@ -6,6 +6,9 @@
 /// A plane of numbers, row by row.
 pub(super) type Plane = Vec<f32>;
 
+/// Of a plane of ones and zeros: a single one in a window makes a mean of more than this, rounding of the running sums of less.
+pub(super) const NONE: f32 = 1e-5;
+
 /// Mean over the square of `2 radius + 1` pixels around each pixel; at the border over what is inside. In place.
 pub(super) fn box_mean(plane: &mut [f32], width: usize, height: usize, radius: usize) {
     let mut line = vec![0.0f32; width.max(height)];

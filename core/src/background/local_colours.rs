@@ -3,8 +3,8 @@
 //! Sapiro, "Video SnapCut", SIGGRAPH 2009).
 
 use super::evidence::Odds;
-use super::guided_filter::box_mean;
-use super::outlines::{NONE, Shown};
+use super::guided_filter::{NONE, box_mean};
+use super::shown::Shown;
 use super::views::SalientView;
 use crate::defaults::with_defaults;
 

@@ -7,7 +7,7 @@
 //!        ─ evidence, colours ─▶ what each pixel of each view says
 //!        ─ occlusion ─▶ where a thing before the object hides it
 //!        ─ solid, pieces, consensus, agreement ─▶ the object as one solid in space, and its outline in every view
-//!        ─ outlines, local_colours ─▶ where it ends by the picture of each view
+//!        ─ shown, outlines, local_colours ─▶ where it ends by the picture of each view
 //!        ─ views, guided_filter, floor, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
 //!
@@ -37,6 +37,7 @@ mod pieces;
 mod pointing;
 mod quick_scene;
 mod sheet;
+mod shown;
 mod solid;
 mod support_plane;
 #[cfg(test)]
