@@ -67,8 +67,8 @@ with_defaults! {
         /// What stands on a plane is not crossed by it. Of the saliency within this distance above the plane, in thicknesses, but not right
         /// at it,
         pub(super) beside: f64 = 10.0,
-        /// this part (0 to 1) at most may be as near below it. Below the tables of films and the carpet of a photograph it was 0.02 at
-        /// most, below planes through things on these 0.2 or more: the top of a pile of books beside a vase, where the table was blank.
+        /// this part (0 to 1) at most may be as near below it. Below the tables of four films and a carpet it was 0.02 at most, below most
+        /// planes through things on these 0.2 to 1.8: the top of a pile of books beside a vase, where the table was blank.
         pub(super) most_crossing: f64 = 0.2,
         /// It does not matter if it is less than this part (0 to 1) of all saliency.
         pub(super) least_crossing: f64 = 0.01,
