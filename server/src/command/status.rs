@@ -18,9 +18,10 @@ Examples:
   reconstruct status \"$JOB\" --wait && echo done
   reconstruct status \"$JOB\" --json
 
-Exit codes: 0 it was told (with --wait: it is finished), 2 wrong use, 3 there is no such job, 6 the connection or the server
-failed, 7 refused (key, limits), 130 stopped. With --wait, if the job failed, what `reconstruct run` would end with: 3 bad
-input, 4 missing program or device, 5 the scene cannot be reconstructed, 6 system. Stopping the command does not stop the job.")]
+Exit codes: 0 it was told (with --wait: it is finished), 2 wrong use, 3 there is no such job,
+6 the connection or the server failed, 7 refused (key, limits), 130 stopped. With --wait, if the
+job failed, what `reconstruct run` would end with: 3 bad input, 4 missing program or device,
+5 the scene cannot be reconstructed, 6 system. Stopping the command does not stop the job.")]
 pub(crate) struct Arguments {
     /// The job's id
     job_id: String,

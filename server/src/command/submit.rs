@@ -38,9 +38,10 @@ Examples:
   reconstruct submit kitchen.mp4 --wait --json                  one JSON object a line
   reconstruct submit tags.mov --server http://127.0.0.1:8080 --api-key-file key.txt --apriltag-size-mm 80
 
-Exit codes: 0 submitted (with --wait: finished), 2 wrong use or no video, 3 there is no such file, 6 the connection or the server failed,
-7 refused (key, limits), 130 stopped. With --wait, if the job failed, what `reconstruct run` would end with: 3 bad input, 4 missing
-program or device, 5 the scene cannot be reconstructed, 6 system. Stopping the command does not stop the job.")]
+Exit codes: 0 submitted (with --wait: finished), 2 wrong use or no video, 3 there is no such file,
+6 the connection or the server failed, 7 refused (key, limits), 130 stopped. With --wait, if the
+job failed, what `reconstruct run` would end with: 3 bad input, 4 missing program or device,
+5 the scene cannot be reconstructed, 6 system. Stopping the command does not stop the job.")]
 pub(crate) struct Arguments {
     /// Video file (mp4, mov, m4v, mkv, webm, avi), or pictures (jpg, png, webp) in a zip file
     video: PathBuf,
