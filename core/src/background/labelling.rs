@@ -89,17 +89,17 @@ with_defaults! {
 ///
 /// # Errors
 /// Those of the rasteriser.
-pub(super) fn saliency(
+pub(super) fn saliency<'a>(
     scene: &QuickScene,
-    views: &[SalientView],
+    views: impl IntoIterator<Item = &'a SalientView>,
     gaze: &Gaze,
     options: &LabelOptions,
 ) -> Result<Vec<Votes>> {
     votes(scene, &showing(views, gaze), gaze, options)
 }
 
-fn showing<'a>(views: &'a [SalientView], gaze: &Gaze) -> Vec<&'a SalientView> {
-    views.iter().filter(|v| v.shows(&gaze.focus)).collect()
+fn showing<'a>(views: impl IntoIterator<Item = &'a SalientView>, gaze: &Gaze) -> Vec<&'a SalientView> {
+    views.into_iter().filter(|v| v.shows(&gaze.focus)).collect()
 }
 
 /// The plane on which the object stands or hangs, by what the `views` say, of which `votes` are.
@@ -172,7 +172,7 @@ pub(super) struct Votes {
 }
 
 impl Votes {
-    fn mean(self) -> f32 {
+    pub(super) fn mean(self) -> f32 {
         self.saliency / self.views.max(1) as f32
     }
 }

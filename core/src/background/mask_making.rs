@@ -19,6 +19,7 @@ use super::object_poses::{ObjectPoses, PosesFrom};
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
 use super::quick_scene::QuickScene;
+use super::sampled_maps::foretell;
 use super::sheet::{thumbnail, write_sheet};
 use super::views::{SalientView, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
@@ -64,7 +65,7 @@ with_defaults! {
 pub struct MaskReport {
     /// Whether the masks were given by the user.
     pub given: bool,
-    /// Pictures that were looked at.
+    /// Pictures at which the network looked, or for which a mask was given.
     pub pictures: usize,
     /// Pictures in which the network saw an object.
     pub found: usize,
@@ -102,7 +103,7 @@ impl MaskReport {
     fn new(masks: &FrameMasks, poses_from: PosesFrom) -> Self {
         Self {
             given: masks.given,
-            pictures: masks.maps.len(),
+            pictures: masks.pictures(),
             found: masks.found(),
             neighbour_overlap: masks.agreement,
             replaced: masks.replaced,
@@ -124,17 +125,19 @@ impl MaskReport {
 /// The map of a picture, and the camera of the picture that the network saw.
 struct PictureMap<'a> {
     map: &'a GrayImage,
+    /// Whether the network looked at the picture.
+    looked: bool,
     lens: &'a Camera,
 }
 
 /// The maps of single pictures by the picture's name.
 type PictureMaps<'a> = BTreeMap<&'a str, PictureMap<'a>>;
 
-/// Pairs `maps` with the cameras of their pictures. `model` has these cameras; pictures that it does not have are left
+/// Pairs the maps of `masks` with the cameras of their pictures. `model` has these cameras; pictures that it does not have are left
 /// out.
 fn maps<'a>(
     names: impl Iterator<Item = &'a str>,
-    maps: &'a [GrayImage],
+    masks: &'a FrameMasks,
     model: &'a SparseModel,
 ) -> PictureMaps<'a> {
     let lenses: BTreeMap<&str, &Camera> = model
@@ -142,7 +145,11 @@ fn maps<'a>(
         .values()
         .filter_map(|i| Some((i.name.as_str(), model.cameras.get(&i.camera_id)?)))
         .collect();
-    names.zip(maps).filter_map(|(n, map)| Some((n, PictureMap { map, lens: lenses.get(n)? }))).collect()
+    let maps = masks.maps.iter().zip(&masks.looked);
+    let of_picture = |(name, (map, looked)): (&'a str, (&'a GrayImage, &bool))| {
+        Some((name, PictureMap { map, looked: *looked, lens: lenses.get(name)? }))
+    };
+    names.zip(maps).filter_map(of_picture).collect()
 }
 
 /// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], where another thing
@@ -166,7 +173,7 @@ pub fn mask_frames(
     let mut pinhole = SparseModel::read(&sparse)?;
     let dataset = Dataset::from_model(&pinhole, &undistorted.join("images"), None)?;
     let names = frames.frames.iter().map(|f| f.name.as_str());
-    let maps = maps(names, &masks.maps, &poses.reconstruction.model);
+    let maps = maps(names, masks, &poses.reconstruction.model);
     let folder = undistorted.join(MASKS);
     let mut report = MaskReport::new(masks, poses.from);
     report.warnings.extend(poses.warning.clone());
@@ -201,7 +208,7 @@ pub fn mask_dataset(
     let names: Vec<String> = dataset.views.iter().map(|v| v.name.clone()).collect();
     let read = |i: usize| read_picture(&dataset.views[i].path);
     let found = FrameMasks::make(&names, &read, true, options, &control.part(0.0, 0.5))?;
-    let maps = maps(names.iter().map(String::as_str), &found.maps, &model);
+    let maps = maps(names.iter().map(String::as_str), &found, &model);
     let mut report = MaskReport::new(&found, PosesFrom::Frame);
     let making = MakingOptions::default();
     let object_at = found.object_at.as_ref().map(|(index, point)| (names[*index].as_str(), point.clone()));
@@ -215,7 +222,8 @@ pub fn mask_dataset(
 struct Written {
     thumbnail: RgbImage,
     coverage: f64,
-    overlap_with_single: f64,
+    /// With what the network saw, if it looked.
+    overlap_with_single: Option<f64>,
 }
 
 /// What masks are made of.
@@ -304,7 +312,7 @@ fn write_masks(
             };
             write_in(folder, &view.name, Some(&mask))?;
             write_in(&of_hidden, &view.name, hidden.as_ref())?;
-            let overlap_with_single = intersection_over_union(&mask, &own);
+            let overlap_with_single = map.looked.then(|| intersection_over_union(&mask, &own));
             Ok(Written {
                 thumbnail: thumbnail(&picture, &mask),
                 coverage: coverage(&mask),
@@ -315,11 +323,11 @@ fn write_masks(
     control.progress(Stage::Sfm, "masks", 1.0);
     let thumbnails: Vec<&RgbImage> = written.iter().map(|w| &w.thumbnail).collect();
     write_sheet(&thumbnails, sheet)?;
-    let mean = |value: fn(&Written) -> f64| written.iter().map(value).sum::<f64>() / count.max(1) as f64;
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
     report.masks = count;
     report.empty = written.iter().filter(|w| w.coverage <= LEAST_COVERAGE).count();
-    report.coverage = mean(|w| w.coverage);
-    report.overlap_with_single = mean(|w| w.overlap_with_single);
+    report.coverage = mean(written.iter().map(|w| w.coverage).collect());
+    report.overlap_with_single = mean(written.iter().filter_map(|w| w.overlap_with_single).collect());
     if report.empty > 0 {
         let message =
             format!("{} of {count} pictures do not show the object: they are not trained on", report.empty);
@@ -437,7 +445,7 @@ fn agree(
     report: &mut MaskReport,
     control: &Control,
 ) -> Result<(Consensus, Option<Floor>)> {
-    let views: Vec<SalientView> = pictures
+    let mut views: Vec<SalientView> = pictures
         .dataset
         .views
         .par_iter()
@@ -457,6 +465,13 @@ fn agree(
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
     let control = control.part(0.9, 1.0);
+    let looked: Vec<bool> = pictures
+        .dataset
+        .views
+        .iter()
+        .map(|view| Ok(pictures.map_of(&view.name)?.looked))
+        .collect::<Result<_>>()?;
+    foretell(&mut views, &looked, &scene, &gaze, &options.agreement.labels)?;
     let mut agreed = match &pictures.object_at {
         None => agree_on(
             &scene,
@@ -575,6 +590,7 @@ mod tests {
             given: false,
             agreement: 1.0,
             replaced: 0,
+            looked: vec![true],
             object_at: None,
             keep_floor: None,
         };

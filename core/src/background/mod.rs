@@ -36,6 +36,7 @@ mod outside;
 mod pieces;
 mod pointing;
 mod quick_scene;
+mod sampled_maps;
 mod sheet;
 mod shown;
 mod solid;

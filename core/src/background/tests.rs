@@ -14,6 +14,7 @@ use super::outside::ObjectOutline;
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
 use super::quick_scene::QuickScene;
+use super::sampled_maps::foretell;
 use super::support_plane::SupportPlane;
 use super::views::{EdgeOptions, SalientView, mask_of};
 use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Image, Point3D, Pose, SparseModel};
@@ -191,6 +192,32 @@ fn masks(scene: &QuickScene, views: &[SalientView], expect_plane: bool) -> Vec<G
         mask_of(&picture(&view.camera), &odds, WIDTH as usize, HEIGHT as usize, &EdgeOptions::default())
     };
     views.iter().zip(&agreed.found.odds).map(mask).collect()
+}
+
+#[test]
+fn what_the_network_would_have_said_is_foretold_from_other_views() {
+    let (scene, mut views) = (scene(true), views(24));
+    let looked: Vec<bool> = (0..24).map(|i| i % 3 == 0).collect();
+    for (view, looked) in views.iter_mut().zip(&looked) {
+        let map = if *looked { truth(&view.camera) } else { GrayImage::new(WIDTH, HEIGHT) };
+        view.saliency = map.into_raw();
+    }
+    let place = gaze(&views);
+    foretell(&mut views, &looked, &scene, &place, &LabelOptions::default()).unwrap();
+    let overlaps: Vec<f64> = views
+        .iter()
+        .map(|view| {
+            let map = GrayImage::from_raw(WIDTH, HEIGHT, view.saliency.clone()).unwrap();
+            intersection_over_union(&map, &truth(&view.camera))
+        })
+        .collect();
+    let worst =
+        |of: bool| overlaps.iter().zip(&looked).filter(|o| *o.1 == of).map(|o| *o.0).fold(1.0, f64::min);
+    assert!(worst(true) == 1.0 && worst(false) > 0.85, "{overlaps:?}");
+    // Where nobody looked nothing is foretold.
+    let before = views[1].saliency.clone();
+    foretell(&mut views, &[false; 24], &scene, &place, &LabelOptions::default()).unwrap();
+    assert_eq!(views[1].saliency, before);
 }
 
 #[test]
