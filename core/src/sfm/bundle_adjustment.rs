@@ -51,13 +51,23 @@ pub(crate) struct BundleOptions {
     /// standard deviations, all of them together (the square root of the Newton decrement). Points may still move then. Standard deviations
     /// are those of keypoints with `noise`, independent of each other. 0 where only the cost says when to stop.
     pub(crate) rest: f64,
-    /// Whether rotations are unknowns. Centres always are.
-    pub(crate) rotations: bool,
+    /// What of the poses are unknowns.
+    pub(crate) poses: PoseUnknowns,
     /// Which intrinsics are unknowns.
     pub(crate) intrinsics: RefineIntrinsics,
     /// What holds the principal point of each other camera of the map ([`RefineIntrinsics::principal_point`]); `None`, and for
     /// those that are not named, where it stays as it is. The rest is as for the camera of most images.
     pub(crate) other_centres: Vec<Option<f64>>,
+}
+
+/// What of the poses an adjustment changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PoseUnknowns {
+    All,
+    /// Rotations stay as they are.
+    Centres,
+    /// Centres stay where they are.
+    Rotations,
 }
 
 /// A residual that cannot be computed (point behind the camera) counts as this many pixels, so that no step gains by
@@ -228,7 +238,7 @@ impl<'a> Problem<'a> {
 
     /// With rotations that stay, long bends would follow their errors: better they stay, too.
     fn reach(&self) -> Reach {
-        if self.options.rotations { self.structure.reach() } else { Reach::Short }
+        if self.options.poses == PoseUnknowns::Centres { Reach::Short } else { self.structure.reach() }
     }
 
     /// Number of shared unknowns.
@@ -359,7 +369,7 @@ impl<'a> Problem<'a> {
         self.add_extra(state, o, &mut l.residual);
         let squared = l.residual[0] * l.residual[0] + l.residual[1] * l.residual[1];
         let w = self.options.loss.at(squared).1.sqrt();
-        let turn = if self.options.rotations { w } else { 0.0 };
+        let turn = if self.options.poses == PoseUnknowns::Centres { 0.0 } else { w };
         for i in 0..2 {
             l.residual[i] *= w;
             l.by_rotation[i].iter_mut().for_each(|v| *v *= turn);
@@ -403,7 +413,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics {
                 focal: true,
                 distortion: Some(f64::INFINITY),
@@ -464,7 +474,7 @@ mod tests {
         let capture = Capture::orbit(10, 200, 0.2, 3);
         let start = spoiled(&capture, 0.02);
         let mut map = start.clone();
-        let centres_only = BundleOptions { rotations: false, ..options() };
+        let centres_only = BundleOptions { poses: PoseUnknowns::Centres, ..options() };
         adjust(&mut map, &capture.keypoints, &centres_only, &Control::new()).unwrap();
         for (a, b) in map.poses.iter().flatten().zip(start.poses.iter().flatten()) {
             assert!(a.rotation.angle_to(&b.rotation) < 1e-12 && a.translation != b.translation);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::control::Control;
 use crate::error::Result;
 
-use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::map::{Map, MapPoint};
 use super::mapper_input::MapperInput;
@@ -37,7 +37,7 @@ pub(crate) fn complete(
         noise: ASSUMED_NOISE,
         rest: 0.0,
         stopping: completion.stopping,
-        rotations: true,
+        poses: PoseUnknowns::All,
         intrinsics: RefineIntrinsics {
             focal: options.refine_focal,
             distortion: Some(options.distortion_prior),

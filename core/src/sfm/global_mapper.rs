@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::random::hash;
 
-use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::global_positioning::{Positions, Start, position};
 use super::map::{Map, Observation};
@@ -92,7 +92,7 @@ pub(crate) fn adjust_drift(
     let mut rough = rough_map(map, input, options);
     rough.adjust(
         input,
-        &BundleOptions { rotations: true, ..first_bundle(&options.global) },
+        &BundleOptions { poses: PoseUnknowns::All, ..first_bundle(&options.global) },
         options,
         control,
     )?;
@@ -116,7 +116,7 @@ fn first_bundle(options: &GlobalOptions) -> BundleOptions {
         noise: ASSUMED_NOISE,
         rest: 0.0,
         stopping: options.first_stopping,
-        rotations: false,
+        poses: PoseUnknowns::Centres,
         intrinsics: RefineIntrinsics::default(),
         other_centres: Vec::new(),
     }
@@ -140,7 +140,7 @@ impl RoughMap {
         let mut rough = Self::of(map, input, tracks, options);
         let mut bundle = first_bundle(&options.global);
         rough.adjust(input, &bundle, options, control)?;
-        bundle.rotations = true;
+        bundle.poses = PoseUnknowns::All;
         adjust(&mut rough.map, input.keypoints, &bundle, control)?;
         Ok(rough)
     }
@@ -174,7 +174,7 @@ impl RoughMap {
         let (Self { mut map, tracks }, keypoints) = (self, input.keypoints);
         let mut bundle = BundleOptions {
             stopping: global.stopping,
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics {
                 focal: options.refine_focal,
                 distortion: Some(options.distortion_prior),

@@ -9,7 +9,7 @@ use crate::camera::Pose;
 use crate::control::Control;
 use crate::error::Result;
 
-use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::map::Map;
 use super::mapper_input::MapperInput;
@@ -73,7 +73,7 @@ fn adjustment(images: usize, options: &MapperOptions) -> BundleOptions {
         noise: ASSUMED_NOISE,
         rest: 0.0,
         stopping,
-        rotations: true,
+        poses: PoseUnknowns::All,
         intrinsics: RefineIntrinsics {
             focal: options.refine_focal && images >= min_images_for_focal,
             distortion: (images >= min_images_for_distortion).then_some(options.distortion_prior),

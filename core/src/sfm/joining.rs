@@ -11,7 +11,7 @@ use crate::camera::Camera;
 use crate::control::Control;
 use crate::error::Result;
 
-use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::map::{Keypoints, Map};
 use super::mapper_options::{JoiningOptions, MapperOptions};
@@ -50,7 +50,7 @@ pub(crate) fn join_cameras(
         noise: ASSUMED_NOISE,
         rest: 0.0,
         stopping: options.completion.stopping,
-        rotations: true,
+        poses: PoseUnknowns::All,
         intrinsics: RefineIntrinsics {
             focal: options.refine_focal,
             distortion: Some(options.distortion_prior),

@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::error::Result;
 
 use super::bundle_adjustment::{
-    ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust, intrinsics_deviations,
+    ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust, intrinsics_deviations,
     other_intrinsics_deviations, principal_point_index,
 };
 use super::filters::{filter_images, filter_points};
@@ -73,7 +73,7 @@ pub(crate) fn bundle_options(
         noise: if noise.is_finite() { noise } else { ASSUMED_NOISE },
         stopping: options.polishing.stopping,
         rest: options.polishing.rest,
-        rotations: true,
+        poses: PoseUnknowns::All,
         intrinsics: RefineIntrinsics {
             focal: options.refine_focal,
             distortion: Some(options.distortion_prior),

@@ -169,7 +169,9 @@ impl Rig {
 mod tests {
     use super::*;
     use crate::control::Control;
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust, pose_draws};
+    use crate::sfm::bundle_adjustment::{
+        ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust, pose_draws,
+    };
     use crate::sfm::completion::complete;
     use crate::sfm::front_end::absolute_rotations;
     use crate::sfm::global_mapper::map_globally;
@@ -202,7 +204,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics::default(),
             other_centres: Vec::new(),
         }

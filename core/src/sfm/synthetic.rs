@@ -91,6 +91,24 @@ impl Capture {
         Self::observe(poses, points, noise, seed)
     }
 
+    /// `images` cameras on 100 degrees of a circle of this `radius`, which look outwards at things 2 to 6 from its middle.
+    pub(crate) fn look_around(images: usize, radius: f64, points: usize, noise: f64, seed: u64) -> Self {
+        let poses = (0..images).map(|i| {
+            let angle = 1.75 * (i as f64 / (images - 1) as f64 - 0.5);
+            let ahead = Vector3::new(angle.sin(), 0.05 * (3.0 * angle).sin(), angle.cos());
+            Pose::look_at(&(radius * ahead), &(6.0 * ahead), &-Vector3::y()).unwrap()
+        });
+        let poses = poses.collect();
+        let mut random = Random::new(seed);
+        let points = (0..points)
+            .map(|_| {
+                let (angle, up) = (3.0 * (random.uniform() - 0.5), random.uniform() - 0.5);
+                (2.0 + 4.0 * random.uniform()) * Vector3::new(angle.sin(), up, angle.cos())
+            })
+            .collect();
+        Self::observe(poses, points, noise, seed)
+    }
+
     /// [`Capture::walk`] with three images at each of its `spots`, a ten-thousandth apart.
     pub(crate) fn bursts(spots: usize, points: usize, noise: f64, seed: u64) -> Self {
         let walk = Self::walk(spots, points, noise, seed);

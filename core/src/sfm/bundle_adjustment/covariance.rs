@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::control::Control;
     use crate::random::Random;
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, PoseUnknowns, RefineIntrinsics, adjust};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -256,7 +256,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics { focal: true, distortion: None, principal_point: Some(50.0) },
             other_centres: Vec::new(),
         };

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::workspace::{Part, Workspace};
-use super::{Problem, State, projectors};
+use super::{PoseUnknowns, Problem, State, projectors};
 #[cfg(target_arch = "x86_64")]
 use crate::sfm::lanes::Avx2;
 use crate::sfm::lanes::{LANES, Lanes, Portable};
@@ -104,6 +104,8 @@ impl Problem<'_> {
         let (structure, border) = (&self.structure, self.border());
         let Slice { first, y, factor, z, z_border, part } = slice;
         let base = structure.point_start[first] as usize;
+        // A camera that goes one way sees what it would see if all points went the other way.
+        let by_centre = if self.options.poses == PoseUnknowns::Rotations { 0.0 } else { -1.0 };
         part.clear();
         for (i, p) in (first..first + y.len()).enumerate() {
             // By row: the equations of the point by itself, and its gradient.
@@ -118,7 +120,7 @@ impl Problem<'_> {
                     *block = [[0.0; 8]; 3];
                     continue;
                 };
-                let rows = [Row::<V, N>::of(&l, 0), Row::<V, N>::of(&l, 1)];
+                let rows = [Row::<V, N>::of(&l, 0, by_centre), Row::<V, N>::of(&l, 1, by_centre)];
                 for k in 0..3 {
                     let by_point = [V::splat(l.by_point[0][k]), V::splat(l.by_point[1][k])];
                     own[k] = added(by_point, [rows[0].point, rows[1].point], own[k]);
@@ -267,10 +269,11 @@ struct Row<V, const N: usize> {
 }
 
 impl<V: Lanes, const N: usize> Row<V, N> {
+    /// `by_centre` is what the derivatives by the point are multiplied by to be those by the centre.
     #[inline(always)]
-    fn of(l: &Linearised, r: usize) -> Self {
+    fn of(l: &Linearised, r: usize, by_centre: f64) -> Self {
         let ([w0, w1, w2], [q0, q1, q2]) = (l.by_rotation[r], l.by_point[r]);
-        let by_camera = [w0, w1, w2, -q0, -q1, -q2, 0.0, 0.0];
+        let by_camera = [w0, w1, w2, by_centre * q0, by_centre * q1, by_centre * q2, 0.0, 0.0];
         Self {
             by_camera,
             camera: V::row(&by_camera),
@@ -335,7 +338,7 @@ mod tests {
                 noise: ASSUMED_NOISE,
                 rest: 0.0,
                 stopping: Stopping { max_iterations: 1, tolerance: 0.0 },
-                rotations: true,
+                poses: PoseUnknowns::All,
                 intrinsics: RefineIntrinsics { focal: true, distortion: Some(1.0), principal_point },
                 other_centres: Vec::new(),
             };

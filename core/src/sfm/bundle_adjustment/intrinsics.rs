@@ -178,7 +178,8 @@ mod tests {
     use crate::control::Control;
     use crate::random::Random;
     use crate::sfm::bundle_adjustment::{
-        BundleOptions, Draw, adjust, intrinsics_deviations, other_intrinsics_deviations, pose_draws,
+        BundleOptions, Draw, PoseUnknowns, adjust, intrinsics_deviations, other_intrinsics_deviations,
+        pose_draws,
     };
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
@@ -191,7 +192,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics {
                 focal: true,
                 distortion: Some(f64::INFINITY),

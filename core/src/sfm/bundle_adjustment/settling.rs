@@ -124,7 +124,9 @@ mod tests {
     use super::*;
     use crate::control::Control;
     use crate::random::Random;
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
+    use crate::sfm::bundle_adjustment::{
+        ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics, adjust,
+    };
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::map::Map;
     use crate::sfm::projection::Loss;
@@ -135,7 +137,7 @@ mod tests {
         noise: ASSUMED_NOISE,
         rest: 0.0,
         stopping: Stopping { max_iterations: 100, tolerance: 1e-9 },
-        rotations: true,
+        poses: PoseUnknowns::All,
         intrinsics: RefineIntrinsics { focal: false, distortion: None, principal_point: None },
         other_centres: Vec::new(),
     };

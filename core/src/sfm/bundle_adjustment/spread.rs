@@ -315,7 +315,9 @@ mod tests {
     use super::*;
     use crate::camera::{Camera, CameraModel};
     use crate::control::Control;
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust, intrinsics_deviations};
+    use crate::sfm::bundle_adjustment::{
+        ASSUMED_NOISE, PoseUnknowns, RefineIntrinsics, adjust, intrinsics_deviations,
+    };
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -326,7 +328,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
             other_centres: Vec::new(),
         }

@@ -319,7 +319,7 @@ impl<'a> Joint<'a> {
 pub(crate) mod tests {
     use super::*;
     use crate::random::Random;
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, PoseUnknowns, RefineIntrinsics};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -369,7 +369,7 @@ pub(crate) mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 50, tolerance: 1e-9 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point },
             other_centres: Vec::new(),
         }

@@ -125,7 +125,7 @@ fn shift_of(x: &[f64], c: usize) -> Vector3<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, PoseUnknowns, RefineIntrinsics};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -157,7 +157,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 1, tolerance: 0.0 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics { focal: false, distortion: None, principal_point: None },
             other_centres: Vec::new(),
         };

@@ -27,6 +27,7 @@ use super::residuals::bias;
 use super::shown_steps::over_shown_steps;
 use super::spread::{ClusterSpread, centre_spread, extra_spread, path, spreads};
 use super::stillness::stillness;
+use super::turning::turning_excess;
 use super::zoom::{steady_zoom, zoom};
 
 /// Homography inliers over all inliers from which a pair shows no depth.
@@ -35,6 +36,8 @@ const FLAT_PAIR: f64 = 0.9;
 const LARGEST: f64 = 10.0;
 /// The same of rotations, degrees.
 const LARGEST_ANGLE: f64 = 180.0;
+/// Errors that are so many times as large say that it is not so.
+const LARGEST_EXCESS: f64 = 1e6;
 /// A step past missing frames counts as so many steps at most: of a path whose parts have come apart the frames between them are often the
 /// ones that are missing, and the more these are, the smaller would the leap over them be.
 const MOST_MISSING: usize = 3;
@@ -128,6 +131,9 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let over_shown = if shows_steps { over_shown_steps(complete, judged.pairs) } else { Vec::new() };
     let (largest_step, farthest_step) =
         if judged.is_ordered { largest_steps(adjusted, spots, &over_shown) } else { (0.0, 0.0) };
+    // An adjustment of its own, which would take a tenth of all the time of a sound capture.
+    let may_only_turn = report.rotation_only_pairs > TURNING_PAIRS;
+    let turning = may_only_turn.then(|| turning_excess(adjusted, keypoints, judged.bundle)).flatten();
     let is_flat = |p: &TwoViewGeometry| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64;
     let evidence = Evidence {
         frames: report.frames,
@@ -164,6 +170,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_points: flat_points(complete),
         flat_pairs: share_of(&wide_pairs(judged.verified, &adjusted.camera), is_flat),
         rotation_only_pairs: report.rotation_only_pairs,
+        turning_excess: turning.unwrap_or(0.0).min(LARGEST_EXCESS),
         largest_step,
         farthest_step,
         lone_step: if judged.is_video { lone_step(adjusted, &over_shown) } else { 0.0 },

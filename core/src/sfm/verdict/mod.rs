@@ -2,11 +2,11 @@
 //! it. `docs/verdict.md` says what is promised, and how well it was kept.
 //!
 //! ```text
-//! spread, residuals, pairs, joints, overlap, stillness, flatness, zoom → gather (Evidence) → calibrated (errors) → judge → Verdict
+//! spread, residuals, pairs, joints, overlap, stillness, flatness, turning, zoom → gather (Evidence) → calibrated (errors) → judge → Verdict
 //! ```
 //!
 //! No test sees everything: the spread knows noise and weak geometry, not a wrong world; pairs, joints and overlap know places
-//! taken for others; stillness, flatness and zoom know captures that are not what structure from motion assumes.
+//! taken for others; stillness, flatness, turning and zoom know captures that are not what structure from motion assumes.
 
 mod calibrated;
 mod evidence;
@@ -22,6 +22,7 @@ mod shown_steps;
 mod spread;
 mod statement;
 mod stillness;
+mod turning;
 mod zoom;
 
 pub use evidence::Evidence;

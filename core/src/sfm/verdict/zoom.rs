@@ -85,7 +85,7 @@ fn own_focals(map: &Map, keypoints: &Keypoints, loss: Loss) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::camera::{Camera, CameraModel};
-    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, PoseUnknowns, RefineIntrinsics, adjust};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::synthetic::Capture;
 
@@ -118,7 +118,7 @@ mod tests {
                 noise: ASSUMED_NOISE,
                 rest: 0.0,
                 stopping: Stopping { max_iterations: 10, tolerance: 1e-6 },
-                rotations: true,
+                poses: PoseUnknowns::All,
                 intrinsics: RefineIntrinsics {
                     focal: true,
                     distortion: Some(0.05),
@@ -138,7 +138,7 @@ mod tests {
             noise: ASSUMED_NOISE,
             rest: 0.0,
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
-            rotations: true,
+            poses: PoseUnknowns::All,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
             other_centres: Vec::new(),
         };
