@@ -4,6 +4,7 @@ mod added_frames;
 mod attempts;
 mod figures;
 mod model;
+mod other_focals;
 mod several_cameras;
 
 use std::path::Path;
@@ -42,6 +43,7 @@ use super::rig::Rig;
 use super::spots::Spots;
 use super::two_view::{TwoViewGeometry, TwoViewOptions};
 use super::verdict::{Doubt, Grade};
+use other_focals::{explains_more, may_have_a_wrong_focal, other_starts};
 
 /// Finds the cameras, their poses and scene points from `frames`. Which camera made each is known ([`crate::video::Frame::camera`]);
 /// while it did, its focal length did not change.
@@ -345,8 +347,27 @@ pub(super) fn reconstruct_matched(
     let mut reconstructor = Reconstructor::new(capture, rig, (rotation_only, vec![begun.known]), options);
     reconstructor.about_focal = begun.warning();
     reconstructor.may_show_other_places = true;
-    let found = reconstructor.find(begun.camera, &mut watch, control)?;
-    reconstructor.finish(found, watch, control)
+    let mut attempt = |camera: Camera| {
+        let found = reconstructor.find(camera, &mut watch, control)?;
+        reconstructor.model_of(found, &mut watch, control)
+    };
+    let is_known = begun.known.is_some();
+    let others = other_starts(&begun.camera);
+    let mut best = attempt(begun.camera);
+    for camera in others {
+        if is_known || !may_have_a_wrong_focal(&best) {
+            break;
+        }
+        log::debug!("begins again with a focal length of {:.0}", camera.mean_focal());
+        match attempt(camera) {
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+            other if explains_more(&other, &best) => best = other,
+            _ => {}
+        }
+    }
+    let mut best = best?;
+    best.report.times = watch.times();
+    reconstructor.accepted(best)
 }
 
 /// # Errors

@@ -49,11 +49,40 @@ impl Refined<'_> {
 }
 
 impl Reconstructor<'_> {
-    /// Makes the model of a map: exact keypoints, lens, shutter and scale, and what it is worth.
+    /// The model of a map, if it is worth to be passed on.
+    ///
+    /// # Errors
+    /// Those of [`model_of`](Self::model_of) and [`accepted`](Self::accepted).
     pub(super) fn finish(
         &self,
         found: Found,
         mut watch: Stopwatch,
+        control: &Control,
+    ) -> Result<Reconstruction> {
+        self.accepted(self.model_of(found, &mut watch, control)?)
+    }
+
+    /// `found`, unless it is not to be passed on.
+    ///
+    /// # Errors
+    /// As [`crate::sfm::verdict::Verdict::refusal`], for a broken model, and for a doubtful one where that is asked for.
+    pub(super) fn accepted(&self, found: Reconstruction) -> Result<Reconstruction> {
+        let refused = |grade: Grade| match grade {
+            Grade::Good => false,
+            Grade::Doubtful => self.options.strict,
+            Grade::Broken => !self.options.keep_broken,
+        };
+        match &found.report.verdict {
+            Some(verdict) if refused(verdict.grade) => Err(verdict.refusal()),
+            _ => Ok(found),
+        }
+    }
+
+    /// Makes the model of a map: exact keypoints, lens, shutter and scale, and what it is worth.
+    pub(super) fn model_of(
+        &self,
+        found: Found,
+        watch: &mut Stopwatch,
         control: &Control,
     ) -> Result<Reconstruction> {
         let Found { candidate: found, graph, mut attempts } = found;
@@ -113,7 +142,7 @@ impl Reconstructor<'_> {
         let shutter_doubt = shutter_doubt(&finished, &shutter);
         let unsure = Unsure { centre, other_centres: centres.collect(), shutter: shutter_doubt };
         control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
-        self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
+        self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report);
         watch.lap("verdict");
         // Not before: it is no doubt about the map, by which maps are compared.
         report.warnings.extend(self.about_focal.clone());
@@ -124,7 +153,7 @@ impl Reconstructor<'_> {
         let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
         report.attempts = attempts;
-        report.times = watch.times();
+        report.times = watch.clone().times();
         let shutter = shutter.unrolled.map(|unrolled| unrolled.shutter(scale));
         Ok(Reconstruction { model, report, shutter, components: Vec::new() })
     }
@@ -142,9 +171,6 @@ impl Reconstructor<'_> {
     }
 
     /// Puts the verdict into `report`.
-    ///
-    /// # Errors
-    /// As [`crate::sfm::verdict::Verdict::refusal`], for a broken model, and for a doubtful one where that is asked for.
     fn judge(
         &self,
         exact: &Map,
@@ -153,7 +179,7 @@ impl Reconstructor<'_> {
         graph: &ViewGraph,
         unsure: &Unsure,
         report: &mut SfmReport,
-    ) -> Result<()> {
+    ) {
         let centre_prior = principal_point_prior(&exact.camera, &self.mapper);
         let prior = report.principal_point_refined.then_some(centre_prior);
         let other_priors = exact.others.cameras.iter().map(|c| principal_point_prior(c, &self.mapper));
@@ -179,17 +205,8 @@ impl Reconstructor<'_> {
             is_video: self.frames.is_sequential(),
             report,
         });
-        let refused = match verdict.grade {
-            Grade::Good => false,
-            Grade::Doubtful => self.options.strict,
-            Grade::Broken => !self.options.keep_broken,
-        };
-        if refused {
-            return Err(verdict.refusal());
-        }
         report.warnings.extend(verdict.warning());
         report.verdict = Some(verdict);
-        Ok(())
     }
 
     /// Measures the scale by the tags and their size in millimetres: `map` is then `exact` adjusted with them,
