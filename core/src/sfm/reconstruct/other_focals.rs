@@ -12,8 +12,8 @@ use crate::sfm::calibration::FAR_FROM_KNOWN;
 use crate::sfm::reconstruction::Reconstruction;
 use crate::sfm::verdict::Doubt;
 
-/// What people film with, over the longer side of the picture: phones, and COLMAP's guess. A map finds its way from either to what is
-/// between half and twice as long.
+/// What people film with, over the longer side of the picture: phones, and COLMAP's guess. Of five ways along a wall, whose focal lengths
+/// were 0.75 to 1.2 of it, the maps found their way from either.
 const USUAL: [f64; 2] = [0.8, 1.2];
 
 /// Whether a model, or why there is none, may be due to a wrong focal length.
