@@ -4,15 +4,23 @@
 //! tell. Those that contradict it do. Where the camera stood, they lie still in the picture, or turn as a whole, and
 //! they are spread over it, to its borders, while what moves is in the middle. So what counts is area, not number:
 //! cells of the picture in which something is.
+//!
+//! Matches of a pattern that repeats itself, each with the thing beside the right one, agree in a turn, too: a wall of bricks by one brick.
+//! But the turns of a camera follow from each other from pair to pair, and these do not, as each is off by the same brick whether its
+//! pictures are near or far apart. So turns count that rotations of the frames explain.
+
+use std::collections::BTreeSet;
 
 use nalgebra::{Rotation3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
 use crate::camera::Camera;
+use crate::control::Control;
 use crate::random::{Random, hash};
 use crate::sfm::geometry::epipolar_angle;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
+use crate::sfm::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
 use crate::sfm::triangulation::keypoint_rays;
 use crate::statistics::median;
 
@@ -34,6 +42,10 @@ const MOVERS: usize = 10;
 const LEAST_STILL: usize = 6;
 /// Turns of the camera that are tried for the matches that contradict the model.
 const TURNS: usize = 40;
+/// A turn is one of the camera if it is off by no more than this many times what a match may be, of which two say how large it is.
+const FOLLOWS: f64 = 3.0;
+/// Turns over frames, from which they tell whether they are of one camera.
+const TURNS_OF_FRAME: usize = 3;
 /// From this part of the occupied picture on, a pair speaks.
 const MUCH: f64 = 0.2;
 
@@ -61,12 +73,17 @@ pub(super) fn stillness(map: &Map, keypoints: &Keypoints, matches: &[PairMatches
     let step = usable.len().div_ceil(PAIRS).max(1);
     let chosen: Vec<&PairMatches> = usable.into_iter().step_by(step).collect();
     let rays = keypoint_rays(&map.camera, &map.others, keypoints);
-    let told: Vec<Option<(f64, Option<f64>)>> =
+    let of_pairs: Vec<Option<OfPair>> =
         chosen.par_iter().map(|pair| of_pair(map, keypoints, &rays, pair)).collect();
-    let told: Vec<(f64, Option<f64>)> = told.into_iter().flatten().collect();
-    let mut areas: Vec<f64> = told.iter().map(|t| t.0).collect();
-    let mut borders: Vec<f64> = told.iter().filter_map(|t| t.1).collect();
-    let much = areas.iter().filter(|&&a| a >= MUCH).count();
+    let told: Vec<(&PairMatches, OfPair)> =
+        chosen.into_iter().zip(of_pairs).filter_map(|(pair, of)| Some((pair, of?))).collect();
+    let (followed, by_chance) = turns_of_one_camera(map.poses.len(), &told);
+    // Where the turn is not of the camera nothing stands still.
+    let told = told.iter().zip(followed).map(|((_, of), follows)| if follows { *of } else { of.moving() });
+    let told: Vec<OfPair> = told.collect();
+    let mut areas: Vec<f64> = told.iter().map(|t| t.area).collect();
+    let mut borders: Vec<f64> = told.iter().filter_map(|t| t.border).collect();
+    let much = areas.iter().filter(|&&a| a >= MUCH).count().saturating_sub(by_chance);
     Stillness {
         pairs: told.len(),
         share: much as f64 / told.len().max(1) as f64,
@@ -75,13 +92,57 @@ pub(super) fn stillness(map: &Map, keypoints: &Keypoints, matches: &[PairMatches
     }
 }
 
-/// Parts of the occupied picture, and of its border, that stand still against the model; `None` where too little moves.
+/// What a pair says.
+#[derive(Clone, Copy)]
+struct OfPair {
+    /// Part of the occupied picture that stands still against the model.
+    area: f64,
+    /// The same of the picture's border; `None` where nothing is there.
+    border: Option<f64>,
+    /// How the camera turned if it stood, second-from-first, and the angle (radians) within which a match lies still.
+    turn: Option<(UnitQuaternion<f64>, f64)>,
+}
+
+impl OfPair {
+    fn moving(self) -> Self {
+        Self { area: 0.0, border: self.border.map(|_| 0.0), turn: None }
+    }
+}
+
+/// By pair, whether its turn is one of a camera that stood: whether rotations of the frames explain it as they do the others. Also how many
+/// they explain of any turns: as many as it takes to get from a frame to all others. Where there are hardly more turns than that they
+/// tell nothing, and all count.
+fn turns_of_one_camera(images: usize, told: &[(&PairMatches, OfPair)]) -> (Vec<bool>, usize) {
+    let turned = || told.iter().enumerate().filter_map(|(k, (pair, of))| Some((k, pair, of.turn?)));
+    let turns: Vec<RelativeRotation> = turned()
+        .map(|(_, pair, (turn, _))| RelativeRotation {
+            first: pair.first,
+            second: pair.second,
+            second_from_first: turn,
+            weight: 1.0,
+        })
+        .collect();
+    let frames: BTreeSet<u32> = turns.iter().flat_map(|turn| [turn.first, turn.second]).collect();
+    if turns.len() < TURNS_OF_FRAME * frames.len() {
+        return (vec![true; told.len()], 0);
+    }
+    let still = turned().map(|(_, _, (_, still))| still).fold(0.0, f64::max);
+    let options = RotationAveragingOptions { loss_angle: still, max_error: FOLLOWS * still };
+    let mut follows = vec![false; told.len()];
+    // Without rotations that explain them, none is.
+    if let Ok(averaged) = average_rotations(images, &turns, &options, &Control::new()) {
+        turned().zip(averaged.kept).for_each(|((k, ..), kept)| follows[k] = kept);
+    }
+    (follows, frames.len().saturating_sub(1))
+}
+
+/// What stands still in a pair against the model; `None` where too little moves.
 fn of_pair(
     map: &Map,
     keypoints: &Keypoints,
     rays: &[Vec<Vector3<f64>>],
     pair: &PairMatches,
-) -> Option<(f64, Option<f64>)> {
+) -> Option<OfPair> {
     let (i, j) = (pair.first as usize, pair.second as usize);
     let (a, b) = (map.poses[i]?, map.poses[j]?);
     let camera = map.camera_of(i);
@@ -121,7 +182,7 @@ fn of_pair(
         let (x, y) = (k % GRID, k / GRID);
         x == 0 || y == 0 || x == GRID - 1 || y == GRID - 1
     };
-    Some((part(&|_| true)?, part(&outer)))
+    Some(OfPair { area: part(&|_| true)?, border: part(&outer), turn: turn.map(|turn| (turn, still)) })
 }
 
 /// The cell of a pixel, below the square of [`GRID`].
@@ -198,6 +259,35 @@ mod tests {
             let stood = stillness(&map, &keypoints, &matches);
             assert!(stood.area > 0.3 && stood.border > 0.6 && stood.share > 0.7, "{turn}: {stood:?}");
         }
+    }
+
+    /// A strip of wallpaper whose pattern repeats itself, each match with the one beside it.
+    #[test]
+    fn a_pattern_that_repeats_itself_is_no_camera_that_stood() {
+        let capture = Capture::orbit(12, 800, 0.2, 3);
+        let map = capture.true_map();
+        let (_, mut matches) = capture.pairs_and_matches(4);
+        let mut keypoints = capture.keypoints.clone();
+        for (i, image) in keypoints.iter_mut().enumerate() {
+            // It goes by, by half of the pattern from frame to frame.
+            let by = UnitQuaternion::from_axis_angle(&Vector3::y_axis(), 0.02 * i as f64);
+            image.extend((0..200).map(|k| {
+                let pixel = Vector2::new(10.0 + 39.0 * f64::from(k % 20), 20.0 + 58.0 * f64::from(k / 20));
+                map.camera.project(&(by * map.camera.ray(&pixel))).unwrap()
+            }));
+        }
+        for pair in &mut matches {
+            let first = |image: u32| capture.keypoints[image as usize].len() as u32;
+            let (a, b) = (first(pair.first), first(pair.second));
+            // By one to the left in half of the pairs, by one to the right in the others.
+            let beside = |k: u32| match (pair.first + pair.second).is_multiple_of(2) {
+                true => [a + k, b + k + 1],
+                false => [a + k + 1, b + k],
+            };
+            pair.matches.extend((0..200).filter(|k| k % 20 < 19).map(beside));
+        }
+        let found = stillness(&map, &keypoints, &matches);
+        assert!(found.pairs > 10 && found.share < 0.2, "{found:?}");
     }
 
     #[test]
