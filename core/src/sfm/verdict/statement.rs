@@ -69,7 +69,7 @@ pub struct FrameDoubt {
 /// What is thought of a model, without knowing the truth.
 ///
 /// Errors are root-mean-squares over the registered frames, after the model was moved, turned and scaled onto the truth
-/// as well as it goes. The radius of the camera path is the root-mean-square distance of the camera centres from their
+/// as well as it goes. Of captures with the same expectation half are off by less. The radius of the camera path is the root-mean-square distance of the camera centres from their
 /// mean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
