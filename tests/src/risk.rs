@@ -70,7 +70,8 @@ pub fn risk_picture(curves: &[Curve<'_>]) -> String {
         "<text x=\"330\" y=\"346\" text-anchor=\"middle\">captures believed, least doubtful first</text>\n\
          <text x=\"18\" y=\"170\" text-anchor=\"middle\" transform=\"rotate(-90 18 170)\">of these wrong</text>\n",
     );
-    for (k, Curve { name, colour, points }) in curves.iter().enumerate() {
+    let drawn = curves.iter().filter(|curve| !curve.points.is_empty());
+    for (k, Curve { name, colour, points }) in drawn.enumerate() {
         let points: Vec<String> = points
             .iter()
             .map(|p| {
@@ -102,5 +103,8 @@ mod tests {
         assert_eq!(risk_curve(&outcomes), [(0.25, 0.0), (0.75, 1.0 / 3.0)]);
         let picture = risk_picture(&[Curve { name: "all", colour: "#07c", points: risk_curve(&outcomes) }]);
         assert!(picture.contains("<polyline points=\"200.0,300.0 460.0,"), "{picture}");
+        // Of what nothing is known there is no line, and no name.
+        let none = Curve { name: "none", colour: "#333", points: Vec::new() };
+        assert!(!risk_picture(&[none]).contains("none\"/>\n<text x=\"84\""));
     }
 }

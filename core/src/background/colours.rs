@@ -68,18 +68,20 @@ impl ColourOdds {
     }
 }
 
-/// The place of a colour in a histogram.
-fn cell(colour: [u8; 3]) -> usize {
+/// Brightness, 0 to 255, and how much more than that a colour has of blue and of red.
+pub(super) fn brightness_and_differences(colour: [u8; 3]) -> [f32; 3] {
     let [r, g, b] = colour.map(f32::from);
     let brightness = 0.299 * r + 0.587 * g + 0.114 * b;
+    [brightness, b - brightness, r - brightness]
+}
+
+/// The place of a colour in a histogram.
+fn cell(colour: [u8; 3]) -> usize {
+    let [brightness, blue, red] = brightness_and_differences(colour);
     // Differences are mostly small: the levels are finer around grey.
     let difference = |d: f32| 0.5 + 0.5 * (d / 255.0).signum() * (d.abs() / 255.0).sqrt();
     let level = |value: f32, k: usize| ((value * LEVELS[k] as f32) as usize).min(LEVELS[k] - 1);
-    let [y, u, v] = [
-        level(brightness / 256.0, 0),
-        level(difference(b - brightness), 1),
-        level(difference(r - brightness), 2),
-    ];
+    let [y, u, v] = [level(brightness / 256.0, 0), level(difference(blue), 1), level(difference(red), 2)];
     (y * LEVELS[1] + u) * LEVELS[2] + v
 }
 

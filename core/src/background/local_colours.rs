@@ -2,6 +2,7 @@
 //! on both sides: bricks before a red wall, and the wall before grey ground. Near one place few are (after Bai, Wang, Simons &
 //! Sapiro, "Video SnapCut", SIGGRAPH 2009).
 
+use super::colours::brightness_and_differences as colour;
 use super::evidence::Odds;
 use super::guided_filter::{NONE, box_mean};
 use super::shown::Shown;
@@ -140,12 +141,6 @@ impl Part {
 /// Brightness and two colour differences, in levels of 0 to 255 and around 0: of the same differences, eyes see those of brightness
 /// best.
 type Colour = [f32; 3];
-
-fn colour([r, g, b]: [u8; 3]) -> Colour {
-    let [r, g, b] = [r, g, b].map(f32::from);
-    let brightness = 0.299 * r + 0.587 * g + 0.114 * b;
-    [brightness, b - brightness, r - brightness]
-}
 
 fn square_distance(a: &Colour, b: &Colour) -> f32 {
     (a[0] - b[0]).powi(2) + (a[1] - b[1]).powi(2) + (a[2] - b[2]).powi(2)
