@@ -1122,7 +1122,8 @@ typedef struct rc_reconstruction {
     uint32_t training_max_num_gaussians;
     // Number of training steps, 1 to 200,000.
     uint32_t training_num_steps;
-    // At most this many key frames.
+    // At most this many key frames; 0 = as many as the quality has, or up to three times as many where neighbouring ones would share too
+    // little.
     uint32_t max_frames;
     // Long side of the frames in pixels at most.
     uint32_t max_resolution;
@@ -1345,7 +1346,7 @@ void rc_model_free(rc_model *model);
 typedef struct rc_frame_options {
     // sizeof(rc_frame_options)
     size_t struct_size;
-    // At most this many key frames, 3 to 5000; usually 150. Of a 360° video a third as many panoramas, six pictures each.
+    // At most this many key frames, 3 to 5000; usually 150, or up to 450 where neighbouring ones would share too little. Of a 360° video a third as many panoramas, six pictures each.
     uint32_t max_frames;
     // Long side of the frames in pixels at most, 64 to 8192; usually 1600.
     uint32_t max_resolution;
@@ -1363,7 +1364,8 @@ typedef struct rc_sfm_options {
     size_t struct_size;
     // Which mapper begins.
     rc_method reconstruction_method;
-    // Where frames have yet to be chosen: at most this many, 3 to 5000; usually 150.
+    // Where frames have yet to be chosen: at most this many, 3 to 5000; usually 150, or up to 450 where neighbouring ones would share
+    // too little.
     uint32_t max_frames;
     // Where frames have yet to be made: their long side in pixels at most, 64 to 8192; usually 1600.
     uint32_t max_resolution;

@@ -75,7 +75,8 @@ pub struct rc_reconstruction {
     pub training_max_num_gaussians: u32,
     /// Number of training steps, 1 to 200,000.
     pub training_num_steps: u32,
-    /// At most this many key frames.
+    /// At most this many key frames; 0 = as many as the quality has, or up to three times as many where neighbouring ones would share too
+    /// little.
     pub max_frames: u32,
     /// Long side of the frames in pixels at most.
     pub max_resolution: u32,
@@ -175,6 +176,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         remove_background: asked.remove_background,
         camera_type,
         max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
+        more_frames: asked.max_frames == 0,
         max_resolution: or(asked.max_resolution, preset.max_resolution),
         projection: choice(asked.projection, "options.projection", &PROJECTIONS)?,
         training_max_resolution: or(asked.training_max_resolution, preset.training_max_resolution),
@@ -261,6 +263,7 @@ mod tests {
         let expected = ReconstructionOptions {
             sh_degree: 0,
             max_frames: Some(7),
+            more_frames: false,
             turntable: false,
             apriltag_size_mm: Some(50.0),
             require_scale: true,

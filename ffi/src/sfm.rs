@@ -36,7 +36,7 @@ use crate::worker::check_threads;
 pub struct rc_frame_options {
     /// sizeof(rc_frame_options)
     pub struct_size: usize,
-    /// At most this many key frames, 3 to 5000; usually 150. Of a 360° video a third as many panoramas, six pictures each.
+    /// At most this many key frames, 3 to 5000; usually 150, or up to 450 where neighbouring ones would share too little. Of a 360° video a third as many panoramas, six pictures each.
     pub max_frames: u32,
     /// Long side of the frames in pixels at most, 64 to 8192; usually 1600.
     pub max_resolution: u32,
@@ -55,11 +55,11 @@ fn frame_options(
     max_resolution: u32,
     projection: MaybeUninit<rc_projection>,
 ) -> Result<FrameOptions, Fault> {
-    let usual = FrameOptions::default();
+    let usual = FrameOptions::of_at_most((max_frames != 0).then_some(max_frames as usize));
     Ok(FrameOptions {
-        max_frames: if max_frames == 0 { usual.max_frames } else { max_frames as usize },
         max_resolution: if max_resolution == 0 { usual.max_resolution } else { max_resolution },
         projection: choice(projection, "options.projection", &PROJECTIONS)?,
+        ..usual
     })
 }
 
@@ -110,7 +110,8 @@ pub struct rc_sfm_options {
     pub struct_size: usize,
     /// Which mapper begins.
     pub reconstruction_method: MaybeUninit<rc_method>,
-    /// Where frames have yet to be chosen: at most this many, 3 to 5000; usually 150.
+    /// Where frames have yet to be chosen: at most this many, 3 to 5000; usually 150, or up to 450 where neighbouring ones would share
+    /// too little.
     pub max_frames: u32,
     /// Where frames have yet to be made: their long side in pixels at most, 64 to 8192; usually 1600.
     pub max_resolution: u32,

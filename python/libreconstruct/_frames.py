@@ -97,11 +97,17 @@ class Frames(Sequence[Frame]):
         return _html.card("Frames", facts, None if sheet is None else _html.data_uri(sheet, "image/jpeg"))
 
 
+def frame_options(max_frames: int | None, max_resolution: int, projection: str | None) -> str:
+    """What to take from a video, as the native module reads it."""
+    named = {"more_frames": True} if max_frames is None else {"max_frames": max_frames}
+    return json.dumps({"max_resolution": max_resolution, "projection": projection, **named})
+
+
 def extract_frames(
     video: PathLike,
     output: PathLike,
     *,
-    max_frames: int = 150,
+    max_frames: int | None = None,
     max_resolution: int = 1600,
     projection: Literal["flat", "equirectangular"] | None = None,
     progress: ProgressOption = True,
@@ -109,7 +115,8 @@ def extract_frames(
     """Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into a folder.
 
     In a folder of pictures may be videos, too: of each come frames in proportion to how long it lasts, named after it, and it is a
-    camera of its own. Of the pictures all are taken as long as they are not more than `max_frames` (3 to 5000). Those of one size, and of one
+    camera of its own. Of the pictures all are taken as long as they are not more than `max_frames` (3 to 5000; absent: 150, of a
+    video up to 450 where neighbouring frames would share too little). Those of one size, and of one
     focal length in their EXIF data, are by one camera; of a camera that made fewer than three they are left out, with the warning
     `other_cameras`. Frames are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
     well. Frames of an earlier run in it are replaced; where it has other pictures that are called so, it is an error, and they stay.
@@ -117,7 +124,7 @@ def extract_frames(
     `projection`: how the pictures of a video show directions; absent, as the file says, or as its pictures look where it says
     nothing. Of a 360° video (`equirectangular`) a third as many panoramas are chosen, and each becomes six frames, its sides.
     """
-    options = {"max_frames": max_frames, "max_resolution": max_resolution, "projection": projection}
+    options = frame_options(max_frames, max_resolution, projection)
     with Bar(progress, Path(video).name) as bar:
-        description = _native.extract_frames(video, output, json.dumps(options), listener(bar))
+        description = _native.extract_frames(video, output, options, listener(bar))
     return Frames(output, json.loads(description))

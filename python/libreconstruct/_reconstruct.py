@@ -60,7 +60,9 @@ def reconstruct(
 
 
 def _run(video: PathLike, folder: Path, quality: str, progress: ProgressOption, options: dict[str, Any]) -> Scene:
-    request = {**json.loads(_native.preset(quality)), **options}
+    # Who names a number of frames means it.
+    exactly = {"more_frames": False} if options.get("max_frames") is not None else {}
+    request = {**json.loads(_native.preset(quality)), **exactly, **options}
     if "reconstruction_method" in options:
         request["reconstruction_method"] = checked_method(options["reconstruction_method"])
     with Bar(progress, Path(video).name) as bar:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from . import _native
 from ._errors import from_kind
 from ._files import PathLike
-from ._frames import Frames
+from ._frames import Frames, frame_options
 from ._model import SparseModel
 from ._progress import Bar, ProgressOption, listener
 
@@ -30,7 +30,7 @@ def sfm(
     output: PathLike | None = None,
     *,
     reconstruction_method: Literal["glomap", "colmap"] = "glomap",
-    max_frames: int = 150,
+    max_frames: int | None = None,
     max_resolution: int = 1600,
     projection: Literal["flat", "equirectangular"] | None = None,
     camera_model: Literal[
@@ -101,7 +101,7 @@ def sfm(
     # A folder of masks needs no network.
     wanted = remove_background or mask_dir or object_at or keep_floor is not None
     masks = (None if mask_dir else mask_model, mask_dir, object_at, keep_floor) if wanted else None
-    frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution, "projection": projection})
+    of_video = frame_options(max_frames, max_resolution, projection)
     with Bar(progress, Path(os.fspath(given)).name) as bar:
-        model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, add_to, listener(bar))
+        model, others, report = _native.sfm(given, output, of_video, json.dumps(options), masks, add_to, listener(bar))
     return SparseModel(model, report=json.loads(report), components=tuple(map(SparseModel, others)))

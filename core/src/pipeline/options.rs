@@ -115,6 +115,9 @@ pub struct ReconstructionOptions {
     pub camera_type: Option<CameraType>,
     /// At most this many key frames; absent = 150 where training runs on the CPU, 300 on a GPU.
     pub max_frames: Option<usize>,
+    /// Whether up to three times as many are taken of a video whose picture would move by more than a tenth of its longer side from one to
+    /// the next. On in presets; who names a number means it (`more_frames` off).
+    pub more_frames: bool,
     /// Long side of the frames in pixels at most.
     pub max_resolution: u32,
     /// How the pictures of the video show directions, `flat` or `equirectangular` (360° video). Absent = as the file says, or as
@@ -170,6 +173,7 @@ impl ReconstructionOptions {
             keep_floor: None,
             camera_type: None,
             max_frames: None,
+            more_frames: true,
             max_resolution: 1600,
             projection: None,
             training_max_resolution: 1600,
@@ -227,7 +231,12 @@ impl ReconstructionOptions {
 
     pub(super) fn frame_options(&self, on_gpu: bool) -> FrameOptions {
         let max_frames = self.max_frames.unwrap_or(if on_gpu { 300 } else { 150 });
-        FrameOptions { max_frames, max_resolution: self.max_resolution, projection: self.projection }
+        FrameOptions {
+            max_frames,
+            more_frames: self.more_frames,
+            max_resolution: self.max_resolution,
+            projection: self.projection,
+        }
     }
 
     /// How to make masks of the object, if the background is to be removed: asked for, or masks were given.
@@ -413,7 +422,7 @@ mod tests {
         let written =
             |options: &ReconstructionOptions| serde_json::to_string(&options.frame_options(false)).unwrap();
         let usual = ReconstructionOptions::default();
-        assert_eq!(written(&usual), r#"{"max_frames":150,"max_resolution":1600}"#);
+        assert_eq!(written(&usual), r#"{"max_frames":150,"more_frames":true,"max_resolution":1600}"#);
         assert!(!serde_json::to_string(&usual).unwrap().contains("projection"));
         let asked: ReconstructionOptions =
             serde_json::from_str(r#"{"projection":"equirectangular"}"#).unwrap();

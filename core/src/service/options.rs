@@ -141,6 +141,8 @@ impl ReconstructionDefaults {
             camera_type: request.camera_type,
             device: self.device.clone(),
             max_frames: self.max_frames,
+            // The memory that a job takes is reckoned with before its video is read.
+            more_frames: false,
             max_resolution: self.max_resolution,
             training_max_resolution: self.training_max_resolution,
             sh_degree: self.sh_degree,

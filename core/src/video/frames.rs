@@ -38,29 +38,57 @@ impl Projection {
 
 /// What to take from a video.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FrameOptions {
     /// At most this many key frames (3 to 5000). Of a 360° video a third of this number of panoramas (rounded up, at least 3):
     /// each gives six frames, and they see as much.
     pub max_frames: usize,
+    /// Whether up to three times as many are taken of a video whose picture moves so far from one key frame to the next that they would
+    /// share too little: by more than a tenth of its longer side.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub more_frames: bool,
     /// Long side of the stored frames in pixels at most (64 to 8192); larger ones are scaled down (area averaging). Of a 360°
     /// video it is the side of each of the six squares.
     pub max_resolution: u32,
     /// How the pictures show directions; absent = as the file says, or as its pictures look where it says nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub projection: Option<Projection>,
 }
 
 impl Default for FrameOptions {
     fn default() -> Self {
-        Self { max_frames: 150, max_resolution: 1600, projection: None }
+        Self { max_frames: 150, more_frames: false, max_resolution: 1600, projection: None }
     }
 }
 
+/// How many times as many key frames there may be where the motion needs more.
+const MORE_FRAMES: usize = 3;
+/// There are never more.
+const MOST_FRAMES: usize = 5000;
+
 impl FrameOptions {
+    /// At most so many key frames, if a number is named; else the usual number, or more where the motion needs them.
+    pub fn of_at_most(max_frames: Option<usize>) -> Self {
+        let usual = Self::default();
+        Self {
+            max_frames: max_frames.unwrap_or(usual.max_frames),
+            more_frames: max_frames.is_none(),
+            ..usual
+        }
+    }
+
+    /// How many key frames there may be where the motion needs them.
+    pub(super) fn most_frames(&self) -> usize {
+        match self.more_frames {
+            true => self.max_frames.max(MOST_FRAMES.min(MORE_FRAMES * self.max_frames)),
+            false => self.max_frames,
+        }
+    }
+
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] unless `max_frames` is 3 to 5000 and `max_resolution` 64 to 8192.
     pub fn validate(&self) -> Result<()> {
-        if !(3..=5000).contains(&self.max_frames) {
+        if !(3..=MOST_FRAMES).contains(&self.max_frames) {
             return Err(Error::argument(format!("max_frames is {}; it must be 3 to 5000", self.max_frames)));
         }
         if !(64..=8192).contains(&self.max_resolution) {

@@ -81,7 +81,7 @@ impl Surveyed {
     /// Why there are no key frames in it, if there may be `most` of them.
     pub(super) fn check(&mut self, most: usize) -> Result<()> {
         self.survey.let_go_of_pictures();
-        self.survey.choose(most, self.probe.info.frame_rate).map(drop)
+        self.survey.choose(most, most, self.probe.info.frame_rate).map(drop)
     }
 
     /// Writes key frames into the folder `output`: the second pass. Progress goes on to 1.
@@ -94,8 +94,9 @@ impl Surveyed {
         let Self { probe, survey, times, warnings } = self;
         let mut warnings = warnings.clone();
         let is_panorama = probe.info.projection == Projection::Equirectangular;
-        let most = if is_panorama { panoramas(options.max_frames) } else { options.max_frames };
-        let (choices, about_choice) = survey.choose(most, probe.info.frame_rate)?;
+        let pictures = |frames: usize| if is_panorama { panoramas(frames) } else { frames };
+        let (most, needed) = (pictures(options.max_frames), pictures(options.most_frames()));
+        let (choices, about_choice) = survey.choose(most, needed, probe.info.frame_rate)?;
         warnings.extend(about_choice);
 
         let (frames, thumbnails) = store(probe, &choices, times, output, options, control)?;

@@ -13,6 +13,9 @@ use super::motion::{Pyramid, Reference, Tracker};
 const REPEAT: f32 = 0.001;
 /// Frames are not chosen closer than this fraction of the long side if there are more than are wanted.
 const LEAST_STEP: f32 = 0.003;
+/// Where key frames would be further apart than this, more are taken, if there may be more: a thing in the picture is then seen by ten or
+/// so, and a quick turn does not tear the path.
+const ENOUGH_STEP: f32 = 0.1;
 /// Frames further apart than this share too little for reliable matches.
 const WIDE_STEP: f32 = 0.25;
 /// A picture with a smaller standard deviation of luma (of 255) shows nothing.
@@ -131,13 +134,18 @@ impl Survey {
         self.samples.len()
     }
 
-    /// The frames to keep, at most `most` of them, and what is to be said about the video. `frame_rate` may be 0 if it
-    /// is not known.
+    /// The frames to keep, and what is to be said about the video: at most `most` of them, or up to `needed` where neighbours would share
+    /// too little. `frame_rate` may be 0 if it is not known.
     ///
     /// # Errors
     /// [`ErrorKind::TooFewFrames`] if fewer than 3 frames show anything; [`ErrorKind::InsufficientParallax`] if the
     /// camera stands still.
-    pub(super) fn choose(&self, most: usize, frame_rate: f64) -> Result<(Vec<Choice>, Vec<Warning>)> {
+    pub(super) fn choose(
+        &self,
+        most: usize,
+        needed: usize,
+        frame_rate: f64,
+    ) -> Result<(Vec<Choice>, Vec<Warning>)> {
         let usable: Vec<usize> =
             (0..self.measures.len()).filter(|&i| self.measures[i].contrast >= BLANK).collect();
         if usable.len() < 3 {
@@ -150,6 +158,8 @@ impl Survey {
             .hint("record for at least some seconds while moving around the scene"));
         }
         let sharpness = self.sharpness(frame_rate);
+        let usual = most;
+        let most = usual.max(needed.min(steps(&self.measures, &usable, ENOUGH_STEP.into()).len()));
         let choices: Vec<Choice> = bins(&self.measures, &usable, most)
             .into_iter()
             .map(|bin| sharpest(&self.measures, &sharpness, bin))
@@ -169,8 +179,24 @@ impl Survey {
             )
             .hint("move the camera sideways around the scene; a camera on a stand sees no depth"));
         }
-        let warnings = self.warnings(&choices, usable.len());
+        let mut warnings = self.warnings(&choices, usable.len());
+        if choices.len() > usual {
+            let far = self.median_step(&bins(&self.measures, &usable, usual));
+            let message = format!(
+                "{} key frames instead of {usual}: with {usual} the picture would move by {:.0} % of its width from one to the next",
+                choices.len(),
+                100.0 * far
+            );
+            warnings.push(Warning::new("more_frames", message));
+        }
         Ok((choices, warnings))
+    }
+
+    /// How far the picture moves from one of these runs of frames to the next, in its long sides: the median.
+    fn median_step(&self, runs: &[&[usize]]) -> f32 {
+        let at = |run: &[usize]| run.first().map_or(0.0, |&i| self.measures[i].position);
+        let mut steps: Vec<f64> = runs.windows(2).map(|w| f64::from(at(w[1]) - at(w[0]))).collect();
+        crate::statistics::median(&mut steps).unwrap_or(0.0) as f32
     }
 
     /// Detail of each frame relative to the median around it.
@@ -258,18 +284,26 @@ impl Survey {
     }
 }
 
+/// The step of net motion, each this long, in which a frame lies.
+fn step_of(measures: &[Measure], step: f64, frame: usize) -> u64 {
+    (f64::from(measures[frame].position) / step) as u64
+}
+
+/// The usable frames by steps of net motion, each this long.
+fn steps<'a>(measures: &[Measure], usable: &'a [usize], step: f64) -> Vec<&'a [usize]> {
+    usable.chunk_by(|&a, &b| step_of(measures, step, a) == step_of(measures, step, b)).collect()
+}
+
 /// Splits the usable frames into at most `most` runs of which each gives one frame.
 ///
 /// If there is room, every frame that does not repeat the one before it is a run of its own. Otherwise runs are equal
 /// steps of net motion, none below [`LEAST_STEP`], by the shortest step that gives no more runs than allowed. A jump in the motion leaves steps without
 /// frames, which is why the step is searched for instead of divided out.
 fn bins<'a>(measures: &[Measure], usable: &'a [usize], most: usize) -> Vec<&'a [usize]> {
-    let step_of = |step: f64, i: usize| (f64::from(measures[i].position) / step) as u64;
-    let split = |step: f64| -> Vec<&'a [usize]> {
-        usable.chunk_by(|&a, &b| step_of(step, a) == step_of(step, b)).collect()
-    };
+    let split = |step: f64| steps(measures, usable, step);
     let repeats = |a: usize, b: usize| {
-        measures[b].step < REPEAT && step_of(f64::from(REPEAT), a) == step_of(f64::from(REPEAT), b)
+        let step = f64::from(REPEAT);
+        measures[b].step < REPEAT && step_of(measures, step, a) == step_of(measures, step, b)
     };
     let all: Vec<&[usize]> = usable.chunk_by(|&a, &b| repeats(a, b)).collect();
     if all.len() <= most {
@@ -389,6 +423,33 @@ mod tests {
     }
 
     #[test]
+    fn a_video_that_moves_far_gets_more_frames_if_it_may() {
+        let film = |step: f32| {
+            let measures = measures((0..324).map(|i| i as f32 * step));
+            Survey { measures, ..Survey::new(64, 48) }
+        };
+        let count = |film: &Survey, needed| {
+            let (choices, warnings) = film.choose(100, needed, 10.0).unwrap();
+            let codes: Vec<String> = warnings.into_iter().map(|w| w.code.to_string()).collect();
+            (choices.len(), codes)
+        };
+        // 26 widths in all: of 100 frames most are three frames of the film apart.
+        let walk = film(0.08);
+        assert_eq!(count(&walk, 100).0, 100);
+        let (more, codes) = count(&walk, 300);
+        assert!((250..=262).contains(&more) && codes == ["more_frames"], "{more} {codes:?}");
+        assert_eq!(count(&walk, 200).0, 200);
+        let told = walk.choose(100, 300, 10.0).unwrap().1;
+        assert!(
+            told[0].message.contains("instead of 100: with 100 the picture would move by 24 %"),
+            "{told:?}"
+        );
+        // One that moves little does with as many as ever.
+        let (count, codes) = count(&film(0.02), 300);
+        assert!(count <= 100 && codes.is_empty(), "{count} {codes:?}");
+    }
+
+    #[test]
     fn frames_on_both_sides_of_a_jump_are_kept() {
         let all = measures((0..400).map(|i| i as f32 * 0.001 + if i >= 200 { 5.0 } else { 0.0 }));
         let usable: Vec<usize> = (0..400).collect();
@@ -415,12 +476,12 @@ mod tests {
     fn black_frames_and_a_camera_at_rest_are_refused() {
         let mut black = Survey::new(64, 48);
         (0..10).for_each(|_| black.add(&[0; 64 * 48]));
-        assert_eq!(black.choose(10, 30.0).unwrap_err().kind(), ErrorKind::TooFewFrames);
+        assert_eq!(black.choose(10, 10, 30.0).unwrap_err().kind(), ErrorKind::TooFewFrames);
         let mut random = crate::random::Random::new(1);
         let picture: Vec<u8> = (0..160 * 120).map(|_| random.below(256) as u8).collect();
         let mut still = Survey::new(160, 120);
         (0..40).for_each(|_| still.add(&picture));
-        let error = still.choose(10, 30.0).unwrap_err();
+        let error = still.choose(10, 10, 30.0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax);
         assert!(error.message().contains("does not move"), "{error}");
     }
@@ -460,7 +521,7 @@ mod tests {
                 }
                 film
             };
-            let said = |film: &Survey| film.choose(20, 30.0).map_err(|e| e.to_string());
+            let said = |film: &Survey| film.choose(20, 20, 30.0).map_err(|e| e.to_string());
             let (whole, mut light) = (film(), film());
             light.let_go_of_pictures();
             assert!(whole.pictures_kept() >= SAMPLES && light.pictures_kept() == 0);
@@ -481,7 +542,7 @@ mod tests {
                 let gone = k.saturating_sub(before).min(moving);
                 film.add(&wall(3.0 * gone as f64, 0.0, 0.0, k));
             }
-            let (choices, _) = film.choose(60, 30.0).unwrap();
+            let (choices, _) = film.choose(60, 60, 30.0).unwrap();
             let inside = choices.iter().filter(|c| (before..before + moving).contains(&c.number)).count();
             assert!(inside > 40 && choices.len() <= inside + 3, "{inside} of {}", choices.len());
         }
@@ -494,7 +555,7 @@ mod tests {
             let x = 20.0 + 1.5 * k.saturating_sub(300) as f64;
             film.add(&wall(0.0, x, 110.0, k));
         }
-        let error = film.choose(60, 30.0).unwrap_err();
+        let error = film.choose(60, 60, 30.0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{error}");
         // Before that a hand is before the lens, and takes the camera for moved.
         let mut film = Survey::new(240, 160);
@@ -502,7 +563,7 @@ mod tests {
             let hand = if (100..130).contains(&k) { 200.0 * (k - 90) as f64 } else { 0.0 };
             film.add(&wall(hand, 20.0 + 0.2 * k as f64, 80.0, k));
         }
-        let error = film.choose(60, 30.0).unwrap_err();
+        let error = film.choose(60, 60, 30.0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{error}");
     }
 }

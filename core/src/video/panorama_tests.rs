@@ -160,7 +160,8 @@ fn a_walk_becomes_the_sides_of_its_panoramas() {
 
     // Fewer and smaller, into the same folder, of which the description was lost.
     std::fs::remove_file(Frames::description_path(&output)).unwrap();
-    let options = FrameOptions { max_frames: 3, max_resolution: 64, projection: around };
+    let options =
+        FrameOptions { max_frames: 3, max_resolution: 64, projection: around, ..Default::default() };
     let fewer = extract_frames(&video, &output, &options, &Control::new()).unwrap();
     assert_eq!((fewer.chosen(), fewer.frames.len()), (3, 18));
     assert!(fewer.frames.iter().all(|f| (f.width, f.height) == (64, 64)));

@@ -626,7 +626,7 @@ mod tests {
         assert_eq!((&frames.frames, &frames.source), (&alone.frames, &alone.source));
         assert!(frames.is_sequential() && frames.frames.iter().all(|f| f.timestamp.is_some()));
         // What is looked at more closely is the video, too.
-        let options = FrameOptions { max_frames: 5, max_resolution: 96, projection: None };
+        let options = FrameOptions { max_frames: 5, max_resolution: 96, ..Default::default() };
         let small = crate::video::extract_frames(&input, &output, &options, &Control::new()).unwrap();
         assert!(small.frames.iter().all(|f| f.width == 96));
         let control = Control::new();
@@ -651,7 +651,7 @@ mod tests {
             assert_eq!(info.file.as_deref(), Some("walk.mp4"));
             assert_eq!(Frames::load(&output).unwrap(), frames);
             // What is looked at more closely is that video.
-            let options = FrameOptions { max_frames: 5, max_resolution: 96, projection: None };
+            let options = FrameOptions { max_frames: 5, max_resolution: 96, ..Default::default() };
             let control = Control::new();
             let small = crate::video::extract_frames(&input, &output, &options, &control).unwrap();
             assert!(small.frames.iter().all(|f| f.width == 96));

@@ -22,9 +22,10 @@ pub(crate) struct Arguments {
     /// Folder for the frames
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
-    /// At most this many frames
-    #[arg(long, value_name = "N", default_value_t = 150)]
-    max_frames: usize,
+    /// At most this many frames [default: 150, or up to 450 where neighbouring ones would share
+    /// too little]
+    #[arg(long, value_name = "N")]
+    max_frames: Option<usize>,
     /// Long side of the frames in pixels at most
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
@@ -35,9 +36,9 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let options = FrameOptions {
-            max_frames: self.max_frames,
             max_resolution: self.max_resolution,
             projection: self.projection.named(),
+            ..FrameOptions::of_at_most(self.max_frames)
         };
         let frames = extract_frames(&self.video, &self.output, &options, context.control)?;
         let sheet = self.output.join("frames.jpg");

@@ -38,9 +38,10 @@ pub(crate) struct Arguments {
     /// glomap (global) or colmap (incremental) structure from motion
     #[arg(long, default_value = "glomap")]
     reconstruction_method: ReconstructionMethod,
-    /// At most this many frames, where they still have to be chosen
-    #[arg(long, value_name = "N", default_value_t = 150)]
-    max_frames: usize,
+    /// At most this many frames, where they still have to be chosen [default: 150, or up to 450 where neighbouring ones would share
+    /// too little]
+    #[arg(long, value_name = "N")]
+    max_frames: Option<usize>,
     /// Long side of the frames in pixels at most, where they still have to be made
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
@@ -95,9 +96,9 @@ impl Arguments {
         let options = PosesOptions { sfm, background: self.masks.options(), add_to: self.add_to.clone() };
         options.check()?;
         let wanted = FrameOptions {
-            max_frames: self.max_frames,
             max_resolution: self.max_resolution,
             projection: self.projection.named(),
+            ..FrameOptions::of_at_most(self.max_frames)
         };
         let (frames, source) = frames_for(&self.frames, &self.output, &wanted, &options, control)?;
         let report = find_poses(&frames, source, &options, &self.output, control)?;

@@ -36,9 +36,10 @@ pub(crate) struct Arguments {
     /// Edge of the inner white square of the printed tag, 5/9 of its width: 100mm, 10cm, 0.1m
     #[arg(long, value_name = "LENGTH", value_parser = millimetres, requires = "print")]
     size: Option<f64>,
-    /// At most this many frames
-    #[arg(long, value_name = "N", default_value_t = 150)]
-    max_frames: usize,
+    /// At most this many frames [default: 150, or up to 450 where neighbouring ones would share
+    /// too little]
+    #[arg(long, value_name = "N")]
+    max_frames: Option<usize>,
     /// Long side of the frames that are written in pixels at most; tags are looked for at full resolution
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
@@ -95,9 +96,9 @@ impl Arguments {
     fn find(&self, video: &Path, context: &Context<'_>) -> Result<()> {
         let control = context.control;
         let wanted = FrameOptions {
-            max_frames: self.max_frames,
             max_resolution: self.max_resolution,
             projection: self.projection.named(),
+            ..FrameOptions::of_at_most(self.max_frames)
         };
         let (frames, source) = frames_of(video, &self.output, &wanted, control)?;
         let tags = detect_tags(&frames, source, control)?;
