@@ -282,7 +282,8 @@ mod tests {
         let usual = unsafe { poses_options(&rc_sfm_options::DEFAULT) }.unwrap();
         assert_eq!(usual, PosesOptions { sfm: SfmOptions::default(), background: None, add_to: None });
         let projection = MaybeUninit::new(rc_projection::RC_PROJECTION_AUTO);
-        assert_eq!(frame_options(0, 0, projection).unwrap(), FrameOptions::default());
+        assert_eq!(frame_options(0, 0, projection).unwrap(), FrameOptions::of_at_most(None));
+        assert!(!frame_options(9, 0, projection).unwrap().more_frames, "a number that is named is meant");
         let projection = MaybeUninit::new(rc_projection::RC_PROJECTION_EQUIRECTANGULAR);
         let around = Some(libreconstruct::video::Projection::Equirectangular);
         assert_eq!(frame_options(9, 0, projection).unwrap().projection, around);
