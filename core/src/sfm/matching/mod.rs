@@ -6,10 +6,12 @@
 
 mod cells;
 pub(crate) mod nearest;
+#[cfg(target_arch = "x86_64")]
+mod nearest_avx2;
+#[cfg(target_arch = "x86_64")]
+mod nearest_avx512;
 #[cfg(target_arch = "aarch64")]
 mod nearest_neon;
-#[cfg(target_arch = "x86_64")]
-mod nearest_x86;
 mod neighbours;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod packed;
@@ -20,10 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use self::cells::{Cells, WORDS, nearest_in_cells};
+use self::cells::{Cells, Words, nearest_in_cells};
 use self::nearest::nearest;
 use self::neighbours::Nearest;
-use self::vocabulary::learn_vocabulary;
 use super::features::Features;
 use crate::control::Control;
 use crate::defaults::with_defaults;
@@ -114,9 +115,7 @@ pub fn match_pairs(
             features.len()
         )));
     }
-    let total = features.iter().map(|f| f.descriptors.len()).sum();
-    let words = learn_vocabulary(features.iter().flat_map(|f| &f.descriptors), total, WORDS);
-    let cells: Vec<Cells> = features.par_iter().map(|f| Cells::new(&f.descriptors, &words)).collect();
+    let cells = Cells::of_all(features, &Words::of(features));
     let done = AtomicUsize::new(0);
     // The columns of an image are laid out once for some of its pairs.
     let mut by_second: Vec<usize> = (0..pairs.len()).collect();

@@ -9,10 +9,12 @@
 
 use std::ops::Range;
 
+#[cfg(target_arch = "x86_64")]
+use super::nearest_avx2::{self, pack_words};
+#[cfg(target_arch = "x86_64")]
+use super::nearest_avx512::{compare_avx512_vnni, corrections, pack_bytes};
 #[cfg(target_arch = "aarch64")]
 use super::nearest_neon::{compare_dot_product, pack_bytes};
-#[cfg(target_arch = "x86_64")]
-use super::nearest_x86::{compare_avx2, compare_avx512_vnni, corrections, pack_bytes, pack_words};
 use super::neighbours::{Found, Nearest};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::packed::Packed;
@@ -157,7 +159,7 @@ impl<'a> Search<'a> {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Layout::Avx2(packed) => unsafe {
-                compare_avx2(&mut self.found, self.rows, rows, places, packed.of(cell));
+                nearest_avx2::compare(&mut self.found, self.rows, rows, places, packed.of(cell));
             },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]

@@ -33,7 +33,7 @@ impl Nearest {
 }
 
 /// Places beyond the last one: a vector that begins within the columns may end there. What it holds of them has no meaning.
-const BEYOND: usize = 3;
+const BEYOND: usize = 7;
 
 /// The neighbours found between two sets of descriptors so far.
 pub(super) struct Found {
@@ -65,4 +65,14 @@ impl Found {
         }
         (of_rows, by_column)
     }
+}
+
+/// Positions of the bits that are set, rising.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn set_bits(mut mask: u16) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < 16).then_some(bit)
+    })
 }

@@ -1,14 +1,13 @@
-//! The neighbour search with AVX-512 VNNI and with AVX2.
+//! The neighbour search with AVX-512 VNNI.
 //!
-//! Both kernels lay the columns out so that one vector holds the same few components of as many columns as it has
-//! lanes, and broadcast the components of a row against it. A tile of dot products is computed in registers and then
-//! compared with the second best of its rows: after the first few hundred descriptors almost no product is larger. The
-//! neighbours of columns are kept in lanes with AVX-512, and with AVX2 as those of rows.
+//! Columns are laid out so that one vector holds the same few components of as many columns as it has lanes, and the components
+//! of a row are broadcast against it. A tile of dot products is computed in registers and then compared with the second best
+//! of its rows: after the first few hundred descriptors almost no product is larger. The neighbours of columns are kept in lanes.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::neighbours::{Found, Nearest};
+use super::neighbours::{Found, Nearest, set_bits};
 use super::packed::{Packed, QUADS, pack_quads};
 use crate::sfm::features::Descriptor;
 
@@ -18,14 +17,6 @@ pub(super) fn pack_bytes<'a>(
     cells: impl Iterator<Item = &'a [u32]>,
 ) -> Packed<[u8; 64]> {
     Packed::new(cells, |cell, packed| pack_quads(columns, cell, TILE_VECTORS, 128, packed))
-}
-
-/// Columns for [`compare_avx2`].
-pub(super) fn pack_words<'a>(
-    columns: &[Descriptor],
-    cells: impl Iterator<Item = &'a [u32]>,
-) -> Packed<[i16; 16]> {
-    Packed::new(cells, |cell, packed| pack_pairs(columns, cell, packed))
 }
 
 /// Columns per vector of 512 bits, one dot product of 32 bits each.
@@ -164,115 +155,6 @@ fn compare_tile<const V: usize>(
             _mm512_mask_storeu_epi32(bests, valid, best);
             _mm512_mask_storeu_epi32(seconds, valid, second);
             _mm512_mask_storeu_epi32(indices, valid, index);
-        }
-    }
-}
-
-/// Positions of the bits that are set, rising.
-fn set_bits(mut mask: u16) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = mask.trailing_zeros() as usize;
-        mask &= mask.wrapping_sub(1);
-        (bit < 16).then_some(bit)
-    })
-}
-
-/// Columns per vector of 256 bits.
-const LANES_256: usize = 8;
-/// 8 sums, 2 vectors of columns, a broadcast and a product fit the 16 registers.
-const TILE_ROWS_256: usize = 4;
-const TILE_VECTORS_256: usize = 2;
-const TILE_COLUMNS_256: usize = LANES_256 * TILE_VECTORS_256;
-
-/// As [`compare_avx512_vnni`], with components widened to 16 bits because products of bytes would saturate.
-///
-/// # Safety
-/// The CPU has AVX2.
-#[target_feature(enable = "avx2")]
-pub(super) fn compare_avx2(
-    found: &mut Found,
-    descriptors: &[Descriptor],
-    rows: &[u32],
-    places: Range<usize>,
-    packed: &[[i16; 16]],
-) {
-    let Some(&last_row) = rows.last() else { return };
-    let (of_rows, of_columns) = (&mut found.of_rows, &mut found.of_columns);
-    for chosen in rows.chunks(TILE_ROWS_256) {
-        let numbers: [usize; TILE_ROWS_256] =
-            std::array::from_fn(|r| *chosen.get(r).unwrap_or(&last_row) as usize);
-        let here: [[i16; 128]; TILE_ROWS_256] = numbers.map(|i| descriptors[i].map(i16::from));
-        for (tile, tile_columns) in packed.chunks_exact(TILE_VECTORS_256 * 64).enumerate() {
-            let mut sums = [[_mm256_setzero_si256(); TILE_VECTORS_256]; TILE_ROWS_256];
-            for k in 0..64 {
-                // SAFETY: `tile_columns` has 64 groups of TILE_VECTORS_256 vectors, a row has 64 pairs of words.
-                unsafe {
-                    let vectors: [__m256i; TILE_VECTORS_256] = std::array::from_fn(|v| {
-                        _mm256_loadu_si256(tile_columns.as_ptr().add(k * TILE_VECTORS_256 + v).cast())
-                    });
-                    for r in 0..TILE_ROWS_256 {
-                        let row =
-                            _mm256_set1_epi32(here[r].as_ptr().add(2 * k).cast::<i32>().read_unaligned());
-                        for v in 0..TILE_VECTORS_256 {
-                            sums[r][v] = _mm256_add_epi32(sums[r][v], _mm256_madd_epi16(row, vectors[v]));
-                        }
-                    }
-                }
-            }
-            let first_place = places.start + tile * TILE_COLUMNS_256;
-            for v in 0..TILE_VECTORS_256 {
-                let place = first_place + v * LANES_256;
-                if place >= places.end {
-                    break;
-                }
-                let count = LANES_256.min(places.end - place);
-                let valid: u32 = (1 << count) - 1;
-                let mut seconds = [i32::MAX; LANES_256];
-                seconds[..count].copy_from_slice(&of_columns.second[place..place + count]);
-                // SAFETY: `seconds` has the size of a vector.
-                let mut second = unsafe { _mm256_loadu_si256(seconds.as_ptr().cast()) };
-                for r in 0..chosen.len() {
-                    let (i, dots) = (numbers[r], sums[r][v]);
-                    let better_column = mask_256(_mm256_cmpgt_epi32(dots, second)) & valid;
-                    let row_second = _mm256_set1_epi32(of_rows.second[i]);
-                    let better_row = mask_256(_mm256_cmpgt_epi32(dots, row_second)) & valid;
-                    if better_column | better_row != 0 {
-                        let mut values = [0i32; LANES_256];
-                        // SAFETY: `values` has the size of a vector.
-                        unsafe { _mm256_storeu_si256(values.as_mut_ptr().cast(), dots) };
-                        for lane in set_bits(better_row as u16) {
-                            of_rows.update(i, values[lane], (place + lane) as u32);
-                        }
-                        for lane in set_bits(better_column as u16) {
-                            of_columns.update(place + lane, values[lane], i as u32);
-                            seconds[lane] = of_columns.second[place + lane];
-                        }
-                        // SAFETY: as above.
-                        second = unsafe { _mm256_loadu_si256(seconds.as_ptr().cast()) };
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// One bit per lane of a comparison.
-#[target_feature(enable = "avx2")]
-fn mask_256(comparison: __m256i) -> u32 {
-    _mm256_movemask_ps(_mm256_castsi256_ps(comparison)) as u32
-}
-
-/// Vector (tile, k, v) holds components 2k and 2k+1 of the 8 columns of vector v of a tile.
-fn pack_pairs(columns: &[Descriptor], order: &[u32], packed: &mut Vec<[i16; 16]>) {
-    let first = packed.len();
-    packed.resize(first + order.len().div_ceil(TILE_COLUMNS_256) * 64 * TILE_VECTORS_256, [0; 16]);
-    let packed = &mut packed[first..];
-    for (j, &column) in order.iter().enumerate() {
-        let (tile, v, lane) = (j / TILE_COLUMNS_256, j / LANES_256 % TILE_VECTORS_256, j % LANES_256);
-        for (k, components) in columns[column as usize].chunks_exact(2).enumerate() {
-            let vector = &mut packed[(tile * 64 + k) * TILE_VECTORS_256 + v];
-            vector[2 * lane] = i16::from(components[0]);
-            vector[2 * lane + 1] = i16::from(components[1]);
         }
     }
 }
