@@ -40,6 +40,7 @@ fn dot<const N: usize>(a: &[f32; N], b: &[f32; N]) -> f32 {
 }
 
 /// Takes the mean away and divides by the norm, which is given back.
+#[inline(always)]
 fn normalise<const N: usize>(values: &mut [f32; N]) -> f32 {
     let mean = dot(values, &[1.0; N]) / N as f32;
     values.iter_mut().for_each(|v| *v -= mean);
@@ -59,6 +60,23 @@ pub(super) struct Pattern {
 impl Pattern {
     /// `None` at the edge of the picture, and where nothing is to be seen.
     pub(super) fn new(pyramid: &Pyramid, middle: &Vector2<f64>, spacing: f64) -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the instructions.
+            return unsafe { Self::new_avx2(pyramid, middle, spacing) };
+        }
+        Self::new_portable(pyramid, middle, spacing)
+    }
+
+    /// As [`new_portable`](Self::new_portable), to the same bits.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn new_avx2(pyramid: &Pyramid, middle: &Vector2<f64>, spacing: f64) -> Option<Self> {
+        Self::new_portable(pyramid, middle, spacing)
+    }
+
+    #[inline(always)]
+    fn new_portable(pyramid: &Pyramid, middle: &Vector2<f64>, spacing: f64) -> Option<Self> {
         let mut samples = Box::new([0.0; WIDE * WIDE]);
         let (level, size) = pyramid.level(spacing);
         level.grid::<WIDE, _>(size, middle, &(Matrix2::identity() * spacing), &mut samples)?;
@@ -68,6 +86,28 @@ impl Pattern {
 
     /// Where the picture looks like this, near `start`; `by` says how pixels move with samples there.
     pub(super) fn find(
+        &self,
+        pyramid: &Pyramid,
+        start: &Vector2<f64>,
+        by: &Matrix2<f64>,
+    ) -> Option<Vector2<f64>> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the instructions.
+            return unsafe { self.find_avx2(pyramid, start, by) };
+        }
+        self.find_portable(pyramid, start, by)
+    }
+
+    /// As [`find_portable`](Self::find_portable), to the same bits.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn find_avx2(&self, pyramid: &Pyramid, start: &Vector2<f64>, by: &Matrix2<f64>) -> Option<Vector2<f64>> {
+        self.find_portable(pyramid, start, by)
+    }
+
+    #[inline(always)]
+    fn find_portable(
         &self,
         pyramid: &Pyramid,
         start: &Vector2<f64>,
@@ -188,6 +228,20 @@ mod tests {
                 assert!((found - truth).norm() < limit, "{a}, noise {noise}: {:?}", found - truth);
             }
         }
+    }
+
+    #[test]
+    fn vector_instructions_give_the_same_bits() {
+        let middle = Vector2::new(40.3, 33.8);
+        let pyramid = Pyramid::new(&picture(middle, Matrix2::identity(), 0.8, 1.0));
+        let other = Pyramid::new(&picture(middle, Matrix2::new(0.9, 0.1, -0.15, 1.1), 0.6, 1.0));
+        let start = middle + Vector2::new(0.4, -0.5);
+        let by = Matrix2::new(0.9, 0.1, -0.15, 1.1).try_inverse().unwrap();
+        let pattern = Pattern::new(&pyramid, &middle, 1.0).unwrap();
+        let portable = Pattern::new_portable(&pyramid, &middle, 1.0).unwrap();
+        assert_eq!(pattern.samples, portable.samples);
+        let found = pattern.find(&other, &start, &by);
+        assert!(found.is_some() && found == portable.find_portable(&other, &start, &by), "{found:?}");
     }
 
     #[test]

@@ -147,6 +147,7 @@ impl Level {
     }
 
     /// Samples at `middle` + `by` * (column, row), where both go from -(`SIDE` / 2) to `SIDE` / 2. `None` if any is outside.
+    #[inline(always)]
     pub(super) fn grid<const SIDE: usize, const N: usize>(
         &self,
         size: f64,
