@@ -243,26 +243,28 @@ fn reconstruct_pictures(
     let rig = Rig::of_frames(frames);
     let sequential = frames.is_sequential();
     let whole = Matched { frames, pictures: &pictures, matches: &matches, verified: &verified, tags };
-    let found = match base {
-        Some(base) => Reconstructor::reconstruct_onto(base, &whole, options, watch, control),
-        None => reconstruct_matched(&whole, options, watch, control),
-    };
-    let mut watch = Stopwatch::new();
     let cuts = match sequential && base.is_none() {
         true => cuts(&rig, &Spots::of_stations(&rig), &verified),
         false => Vec::new(),
     };
     log::debug!("cuts after frames {cuts:?}");
+    let shows_two_places = |found: &Result<Reconstruction>| !cuts.is_empty() && may_be_two_places(found);
+    let found = match base {
+        Some(base) => Reconstructor::reconstruct_onto(base, &whole, options, watch, control),
+        // What two places make of the lens no other focal length mends: these are for the clips by themselves.
+        None => reconstruct_matched(&whole, options, shows_two_places, watch, control),
+    };
+    let mut watch = Stopwatch::new();
     let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
     let (own_matches, own_verified);
-    let (mut found, capture) = if cuts.is_empty() || !may_be_two_places(&found) {
+    let (mut found, capture) = if !shows_two_places(&found) {
         (found?, whole)
     } else {
         // What the clips seem to share may be what two places have in common: is each by itself without such doubt?
         own_matches = matches.iter().filter(|m| joined(m.first, m.second)).cloned().collect::<Vec<_>>();
         own_verified = verified.iter().filter(|p| joined(p.first, p.second)).cloned().collect::<Vec<_>>();
         let clips = Matched { matches: &own_matches, verified: &own_verified, ..whole };
-        let apart = reconstruct_matched(&clips, options, Stopwatch::new(), control);
+        let apart = reconstruct_matched(&clips, options, |_| false, Stopwatch::new(), control);
         watch.lap("clips apart");
         match apart {
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
@@ -273,7 +275,8 @@ fn reconstruct_pictures(
         }
     };
     let reconstruct = |part: &Matched<'_>, control: &Control| {
-        reconstruct_matched(part, &options_of_part(options, frames, part.frames), Stopwatch::new(), control)
+        let options = options_of_part(options, frames, part.frames);
+        reconstruct_matched(part, &options, |_| false, Stopwatch::new(), control)
     };
     add_components(&mut found, &capture, reconstruct, control)?;
     watch.lap("other places");
@@ -327,10 +330,11 @@ fn two_view_options(options: &SfmOptions) -> TwoViewOptions {
     TwoViewOptions { seed: options.seed, ..Default::default() }
 }
 
-/// Everything after the verified pairs.
+/// Everything after the verified pairs. Other focal lengths are not begun with where what was found `is_mended_otherwise`.
 pub(super) fn reconstruct_matched(
     capture: &Matched<'_>,
     options: &SfmOptions,
+    is_mended_otherwise: impl Fn(&Result<Reconstruction>) -> bool,
     mut watch: Stopwatch,
     control: &Control,
 ) -> Result<Reconstruction> {
@@ -355,7 +359,7 @@ pub(super) fn reconstruct_matched(
     let others = other_starts(&begun.camera);
     let mut best = attempt(begun.camera);
     for camera in others {
-        if is_known || !may_have_a_wrong_focal(&best) {
+        if is_known || !may_have_a_wrong_focal(&best) || is_mended_otherwise(&best) {
             break;
         }
         log::debug!("begins again with a focal length of {:.0}", camera.mean_focal());
