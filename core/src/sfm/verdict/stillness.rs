@@ -268,24 +268,31 @@ mod tests {
         let map = capture.true_map();
         let (_, mut matches) = capture.pairs_and_matches(4);
         let mut keypoints = capture.keypoints.clone();
+        let about_y = |angle: f64| UnitQuaternion::from_axis_angle(&Vector3::y_axis(), angle);
+        let mut random = Random::new(1);
+        let focal = map.camera.mean_focal();
         for (i, image) in keypoints.iter_mut().enumerate() {
-            // It goes by, by half of the pattern from frame to frame.
-            let by = UnitQuaternion::from_axis_angle(&Vector3::y_axis(), 0.02 * i as f64);
+            // It goes by, and its columns are at equal angles, so that a turn takes each to the one beside it.
             image.extend((0..200).map(|k| {
-                let pixel = Vector2::new(10.0 + 39.0 * f64::from(k % 20), 20.0 + 58.0 * f64::from(k / 20));
-                map.camera.project(&(by * map.camera.ray(&pixel))).unwrap()
+                let angle = 39.0 / focal * (f64::from(k % 20) - 9.5) + 0.02 * i as f64;
+                let height = (58.0 * f64::from(k / 20) - 261.0) / focal;
+                map.camera.project(&(about_y(angle) * Vector3::new(0.0, height, 1.0))).unwrap()
             }));
         }
         for pair in &mut matches {
             let first = |image: u32| capture.keypoints[image as usize].len() as u32;
             let (a, b) = (first(pair.first), first(pair.second));
-            // By one to the left in half of the pairs, by one to the right in the others.
-            let beside = |k: u32| match (pair.first + pair.second).is_multiple_of(2) {
-                true => [a + k, b + k + 1],
-                false => [a + k + 1, b + k],
-            };
+            // By one to the left or to the right, as it happens.
+            let is_left = random.below(2) == 0;
+            let beside = |k: u32| if is_left { [a + k, b + k + 1] } else { [a + k + 1, b + k] };
             pair.matches.extend((0..200).filter(|k| k % 20 < 19).map(beside));
         }
+        // Each pair by itself says that the camera stood.
+        let rays = keypoint_rays(&map.camera, &map.others, &keypoints);
+        let alone: Vec<OfPair> =
+            matches.iter().filter_map(|pair| of_pair(&map, &keypoints, &rays, pair)).collect();
+        let stood = alone.iter().filter(|of| of.area >= MUCH).count();
+        assert!(stood > 10 && 2 * stood > alone.len(), "{stood} of {}", alone.len());
         let found = stillness(&map, &keypoints, &matches);
         assert!(found.pairs > 10 && found.share < 0.2, "{found:?}");
     }
