@@ -248,16 +248,20 @@ fn reconstruct_pictures(
         false => Vec::new(),
     };
     log::debug!("cuts after frames {cuts:?}");
-    let shows_two_places = |found: &Result<Reconstruction>| !cuts.is_empty() && may_be_two_places(found);
+    let falls_apart = |found: &Result<Reconstruction>| {
+        let few =
+            |model: &Reconstruction| (model.report.registered as f64) < MOST * model.report.frames as f64;
+        !cuts.is_empty() && doubt(found) == Grade::Broken && found.as_ref().is_ok_and(few)
+    };
     let found = match base {
         Some(base) => Reconstructor::reconstruct_onto(base, &whole, options, watch, control),
-        // What two places make of the lens no other focal length mends: these are for the clips by themselves.
-        None => reconstruct_matched(&whole, options, shows_two_places, watch, control),
+        // What places that do not belong together make of the lens no other focal length mends: these are for the clips by themselves.
+        None => reconstruct_matched(&whole, options, falls_apart, watch, control),
     };
     let mut watch = Stopwatch::new();
     let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
     let (own_matches, own_verified);
-    let (mut found, capture) = if !shows_two_places(&found) {
+    let (mut found, capture) = if cuts.is_empty() || !may_be_two_places(&found) {
         (found?, whole)
     } else {
         // What the clips seem to share may be what two places have in common: is each by itself without such doubt?
@@ -284,7 +288,7 @@ fn reconstruct_pictures(
     Ok(found)
 }
 
-/// Clips that have less than this share of the frames of the model of the whole have lost something.
+/// Clips that have less than this share of the frames of the model of the whole have lost something, and so has a model of less of all frames.
 const MOST: f64 = 0.8;
 
 /// Whether the model of one of several clips and the other clips, which become models of their own, have most of the frames that the model
