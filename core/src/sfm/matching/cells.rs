@@ -39,7 +39,7 @@ pub(super) struct Words {
     words: Vec<Descriptor>,
     /// In the cells of how many of these the neighbours of a descriptor are sought.
     probes: usize,
-    /// The same, laid out.
+    /// The words, laid out.
     #[cfg(target_arch = "x86_64")]
     packed: Option<Packed<[i16; 16]>>,
 }
