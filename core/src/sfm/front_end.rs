@@ -13,7 +13,7 @@ use crate::camera::panorama::side_camera;
 use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::stage::Stage;
-use crate::video::{Frame, Frames};
+use crate::video::{Frame, Frames, luma};
 
 use super::calibration::{contradicting_focal, estimate_focal};
 use super::cut_out::CutOut;
@@ -90,7 +90,7 @@ pub(crate) fn read_pictures(
 fn features_and_colors(frames: &Frames, image: usize, options: &FeatureOptions) -> Result<FeaturesAndColors> {
     let (picture, cut_out) = read_picture(frames, image)?;
     let is_there = |x, y, scale| cut_out.as_ref().is_none_or(|cut| cut.shows(x, y, scale));
-    let features = extract_where(&image::imageops::grayscale(&picture), is_there, options);
+    let features = extract_where(&luma(&picture), is_there, options);
     let colors = features.keypoints.iter().map(|k| color_at(&picture, k.x, k.y)).collect();
     Ok((features, colors))
 }

@@ -503,7 +503,7 @@ fn store(
     };
     picture::write(output, &name, &encoded)?;
     let (width, height) = rgb.dimensions();
-    let luma = image::imageops::grayscale(&picture::shrink_rgb(rgb.clone(), super::SURVEY_SIDE));
+    let luma = picture::luma(&picture::shrink_rgb(rgb.clone(), super::SURVEY_SIDE));
     let scale = f64::from(width.max(height)) / f64::from(old_width.max(old_height));
     Ok(Stored {
         detail: detail(luma.as_raw(), luma.width(), luma.height()),

@@ -74,6 +74,7 @@ pub(crate) use ffmpeg::check_tools;
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, Projection, VideoInfo};
 pub(crate) use full_size::at_full_size;
 pub use panorama::{cut_panorama, side_size};
+pub(crate) use picture::luma;
 #[cfg(feature = "service")]
 pub(crate) use picture_archive::{
     begins_as_archive, is_archive, most_unpacked, unpack as unpack_pictures, unpacked_size,

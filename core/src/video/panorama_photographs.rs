@@ -177,7 +177,7 @@ fn store(path: &Path, index: u64, stem: &str, cutter: &Cutter, output: &Path) ->
     let decoded = picture_file::decode(Cursor::new(&bytes), path)?;
     let panorama = fitted(decoded, cutter.panorama_size());
     let small = picture::shrink_rgb(panorama.clone(), SURVEY_SIDE);
-    let luma = image::imageops::grayscale(&small);
+    let luma = picture::luma(&small);
     let whole = Frame::new(format!("{stem}.jpg"), index, panorama.width(), panorama.height());
     Ok(Stored {
         sides: cutter.store(&panorama, &whole, output)?,

@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use image::codecs::png::PngEncoder;
-use image::{ImageEncoder, RgbImage, RgbaImage};
+use image::{GrayImage, ImageEncoder, RgbImage, RgbaImage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, write_atomically};
@@ -127,6 +127,18 @@ pub(super) fn shrink_rgba(mut picture: RgbaImage, longest: u32) -> RgbaImage {
     })
 }
 
+/// Luma with BT.709 weights on the stored values, rounded down: what `image::imageops::grayscale` gives,
+/// without its steps from pixel to pixel.
+pub(crate) fn luma(picture: &RgbImage) -> GrayImage {
+    let mut luma = GrayImage::new(picture.width(), picture.height());
+    for (to, rgb) in luma.iter_mut().zip(picture.as_raw().chunks_exact(3)) {
+        let [r, g, b] = [rgb[0], rgb[1], rgb[2]].map(u32::from);
+        // At most 255, for the weights add up to the divisor.
+        *to = ((2126 * r + 7152 * g + 722 * b) / 10_000) as u8;
+    }
+    luma
+}
+
 /// The picture as PNG with alpha.
 pub(super) fn png(picture: &RgbaImage) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -153,6 +165,14 @@ mod tests {
         assert_eq!(shrink(&[0, 90, 240], (3, 1), 1, (2, 1)), [30, 190]);
         assert_eq!(shrink(&[10, 20, 30, 40], (2, 2), 1, (1, 1)), [25]);
         assert_eq!(shrink(&samples, (6, 1), 1, (6, 1)), samples);
+    }
+
+    #[test]
+    fn luma_is_that_of_the_library_for_all_colours() {
+        // All reds and greens, and every blue with each of them somewhere.
+        let blue = |x: u32, y: u32| (7 * x + 31 * y) as u8;
+        let picture = RgbImage::from_fn(256, 256, |x, y| image::Rgb([x as u8, y as u8, blue(x, y)]));
+        assert_eq!(luma(&picture), image::imageops::grayscale(&picture));
     }
 
     #[test]

@@ -6,10 +6,9 @@ use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::linalg::solvers::{Llt, Solve};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::{Reborrow, ReborrowMut};
-use faer::{Accum, MatMut, MatRef, Par, Side, Spec};
+use faer::{Accum, MatMut, MatRef, Par, Spec};
 use rayon::prelude::*;
 
 use super::elimination::{Elimination, Front};
@@ -18,7 +17,8 @@ use super::pattern::Pattern;
 
 /// The Cholesky factor of a [`BlockMatrix`].
 pub(crate) enum Factor {
-    Dense(Llt<f64>),
+    /// Column after column; what is above the diagonal says nothing.
+    Dense(Vec<f64>),
     Sparse(Sparse),
 }
 
@@ -35,9 +35,9 @@ impl Factor {
             Some(elimination) => Sparse::new(matrix, elimination).map(Self::Sparse),
             None => {
                 let size = matrix.size();
-                let dense = matrix.dense();
-                let dense = MatRef::from_column_major_slice(&dense, size, size);
-                dense.llt(Side::Lower).ok().map(Self::Dense)
+                let mut dense = matrix.dense();
+                factor_in_place(MatMut::from_column_major_slice_mut(&mut dense, size, size))?;
+                Some(Self::Dense(dense))
             }
         }
     }
@@ -47,7 +47,10 @@ impl Factor {
         let size = x.len() / count.max(1);
         match self {
             Self::Dense(factor) => {
-                factor.solve_in_place(MatMut::from_column_major_slice_mut(x, size, count));
+                let factor = MatRef::from_column_major_slice(factor, size, size);
+                let mut x = MatMut::from_column_major_slice_mut(x, size, count);
+                solve_lower_triangular_in_place(factor, x.rb_mut(), Par::Seq);
+                solve_upper_triangular_in_place(factor.transpose(), x, Par::Seq);
             }
             Self::Sparse(factor) => factor.solve_in_place(x, size, count),
         }

@@ -26,7 +26,7 @@ use super::front_end::{Pictures, read_picture};
 use super::map::{Map, MapPoint, Observation};
 use crate::control::Control;
 use crate::error::Result;
-use crate::video::Frames;
+use crate::video::{Frames, luma};
 use pattern::Pattern;
 use pyramid::Pyramid;
 
@@ -104,7 +104,7 @@ pub(crate) fn align_keypoints(
     let pyramid = |image: usize| -> Result<(Pyramid, Option<CutOut>)> {
         control.check()?;
         let (picture, cut_out) = read_picture(frames, image)?;
-        Ok((Pyramid::new(&image::imageops::grayscale(&picture)), cut_out))
+        Ok((Pyramid::new(&luma(&picture)), cut_out))
     };
     let spacing = |o: &Observation| {
         let scale = pictures.features[o.image as usize].keypoints[o.keypoint as usize].scale;

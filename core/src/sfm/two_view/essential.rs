@@ -196,20 +196,21 @@ fn polish(mut at: [f64; 3], equations: &[Cubic; 10]) -> [f64; 3] {
     for _ in 0..2 {
         let powers: [[f64; 4]; 3] = at.map(|v| [1.0, v, v * v, v * v * v]);
         let slopes: [[f64; 4]; 3] = at.map(|v| [0.0, 1.0, 2.0 * v, 3.0 * v * v]);
-        // Columns: the monomials and their derivatives by x, y, z.
-        let mut monomials = [[0.0; 20]; 4];
-        for (k, m) in CUBIC.iter().enumerate() {
+        // Each monomial and its derivatives by x, y, z: side by side, so that the sums over them do not wait for each other.
+        let monomials: [[f64; 4]; 20] = CUBIC.map(|m| {
             let p: [f64; 3] = std::array::from_fn(|v| powers[v][m[v] as usize]);
             let d: [f64; 3] = std::array::from_fn(|v| slopes[v][m[v] as usize]);
-            monomials[0][k] = p[0] * p[1] * p[2];
-            monomials[1][k] = d[0] * p[1] * p[2];
-            monomials[2][k] = p[0] * d[1] * p[2];
-            monomials[3][k] = p[0] * p[1] * d[2];
-        }
+            [p[0] * p[1] * p[2], d[0] * p[1] * p[2], p[0] * d[1] * p[2], p[0] * p[1] * d[2]]
+        });
         let (mut normal, mut gradient) = ([[0.0; 3]; 3], [0.0; 3]);
         for equation in equations {
-            let [r, jx, jy, jz]: [f64; 4] =
-                std::array::from_fn(|c| equation.iter().zip(&monomials[c]).map(|(a, b)| a * b).sum());
+            let mut sums = [0.0; 4];
+            for (factor, monomial) in equation.iter().zip(&monomials) {
+                for (sum, value) in sums.iter_mut().zip(monomial) {
+                    *sum += factor * value;
+                }
+            }
+            let [r, jx, jy, jz] = sums;
             let j = [jx, jy, jz];
             for a in 0..3 {
                 gradient[a] += j[a] * r;

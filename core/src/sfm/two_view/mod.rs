@@ -86,12 +86,16 @@ with_defaults! {
     }
 }
 
+/// Samples drawn for a model at least, where none is known to begin with. Chosen by hand.
+const MIN_ITERATIONS: usize = 40;
+
 impl TwoViewOptions {
     fn stopping(&self) -> ransac::Stopping {
         ransac::Stopping {
             confidence: self.confidence,
             min_inliers: self.min_inliers,
             min_inlier_ratio: self.min_inlier_ratio,
+            min_iterations: MIN_ITERATIONS,
             max_iterations: self.max_iterations,
         }
     }

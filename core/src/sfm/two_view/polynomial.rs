@@ -1,5 +1,7 @@
 //! Real roots of the polynomials in which the minimal solvers end.
 
+/// A root is told to a share of itself, or of this if it is smaller.
+const SMALL: f64 = 1e-4;
 /// Highest degree that [`real_roots`] accepts.
 const MAX_DEGREE: usize = 15;
 
@@ -50,7 +52,8 @@ fn roots_in_unit_interval(coefficients: &[f64], roots: &mut [f64; MAX_DEGREE + 1
         breaks[count + 1] = 1.0;
         let pieces = count + 1;
         count = 0;
-        let tolerance = if d == degree { 1e-16 } else { 1e-10 };
+        // What only parts the line must not be exact.
+        let tolerance = if d == degree { 1e-14 } else { 1e-6 };
         let mut left = evaluate(p, breaks[0]).0;
         for i in 0..pieces {
             let right = evaluate(p, breaks[i + 1]).0;
@@ -81,7 +84,8 @@ fn evaluate(p: &[f64], x: f64) -> (f64, f64) {
     (value, slope)
 }
 
-/// The root of the monotone piece [a, b]; `rising`: the value at `a` is negative.
+/// The root of the monotone piece [a, b]; `rising`: the value at `a` is negative. It ends with a step below `tolerance` of the root, and
+/// of one near 0 below that of [`SMALL`]: the error left is about the square of it.
 fn root_between(p: &[f64], mut a: f64, mut b: f64, rising: bool, tolerance: f64) -> f64 {
     let mut x = 0.5 * (a + b);
     for _ in 0..80 {
@@ -93,7 +97,7 @@ fn root_between(p: &[f64], mut a: f64, mut b: f64, rising: bool, tolerance: f64)
         }
         let newton = x - value / slope;
         let next = if newton > a && newton < b { newton } else { 0.5 * (a + b) };
-        if (next - x).abs() <= tolerance {
+        if (next - x).abs() <= tolerance * next.abs().max(SMALL) {
             return next;
         }
         x = next;

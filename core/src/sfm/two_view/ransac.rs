@@ -32,14 +32,14 @@ pub(crate) struct Stopping {
     pub(crate) min_inliers: usize,
     /// Likewise as a fraction of all data.
     pub(crate) min_inlier_ratio: f64,
+    /// Samples drawn at least, however soon one has many inliers.
+    pub(crate) min_iterations: usize,
     /// At most this many samples.
     pub(crate) max_iterations: usize,
 }
 
 /// Samples after which draws come from all data.
 const GROWTH: usize = 300;
-/// Samples drawn at least, however soon one has many inliers. Chosen by hand.
-const MIN_ITERATIONS: usize = 40;
 
 /// The best model found, or `None` if there is none with enough inliers. `start` are hypotheses to try first.
 pub(crate) fn lo_ransac<P: Problem>(
@@ -67,7 +67,7 @@ pub(crate) fn lo_ransac<P: Problem>(
             let ratio = (score.inliers as f64 / n as f64).max(floor);
             needed = needed.min(iterations_for(ratio, P::SAMPLE, stopping));
         }
-        if iteration >= needed.max(MIN_ITERATIONS) {
+        if iteration >= needed.max(stopping.min_iterations) {
             break;
         }
         let pool = if iteration % 2 == 0 && iteration < GROWTH {
@@ -161,8 +161,13 @@ mod tests {
 
     #[test]
     fn the_line_among_outliers_is_found_and_noise_alone_is_refused() {
-        let stopping =
-            Stopping { confidence: 0.999, min_inliers: 20, min_inlier_ratio: 0.1, max_iterations: 5000 };
+        let stopping = Stopping {
+            confidence: 0.999,
+            min_inliers: 20,
+            min_inlier_ratio: 0.1,
+            min_iterations: 40,
+            max_iterations: 5000,
+        };
         let mut random = Random::new(7);
         let point = |i: usize, random: &mut Random, good: bool| {
             let x = i as f64;
@@ -179,8 +184,13 @@ mod tests {
 
     #[test]
     fn the_number_of_samples_follows_the_inlier_ratio() {
-        let stopping =
-            Stopping { confidence: 0.99, min_inliers: 1, min_inlier_ratio: 0.0, max_iterations: 10_000 };
+        let stopping = Stopping {
+            confidence: 0.99,
+            min_inliers: 1,
+            min_inlier_ratio: 0.0,
+            min_iterations: 0,
+            max_iterations: 10_000,
+        };
         assert_eq!(iterations_for(0.5, 2, &stopping), 17); // ln 0.01 / ln 0.75 = 16.0078
         assert_eq!(iterations_for(1.0, 7, &stopping), 0);
         assert_eq!(iterations_for(0.01, 7, &stopping), 10_000);

@@ -16,6 +16,11 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::sfm::matching::PairMatches;
 
+/// Samples drawn at least where the verified pair gives a pose to begin with. Chosen by hand.
+const MIN_ITERATIONS_WITH_A_GUESS: usize = 10;
+/// Confidence of the search then: the guess itself was found with all that is asked for. Chosen by hand.
+const CONFIDENCE_WITH_A_GUESS: f64 = 0.99;
+
 /// Estimates the relative poses of all pairs that [`super::verify_pairs`] did not find degenerate, from all their
 /// matches, in parallel. `geometries` belongs to `pairs`, element by element; so does the result. The cameras of
 /// `views` must be calibrated now; their distortion is removed.
@@ -80,7 +85,12 @@ fn estimate_relative_pose(
         guesses.extend(relative_poses_of_homography(&(inverse * h * calibration_matrix(cameras[0]))));
     }
     let seed = options.seed_of(pair.first, pair.second, 5);
-    let Some((pose, _)) = lo_ransac(&problem, &options.stopping(), seed, &guesses) else { return failed };
+    let mut stopping = options.stopping();
+    if !guesses.is_empty() {
+        stopping.min_iterations = MIN_ITERATIONS_WITH_A_GUESS;
+        stopping.confidence = stopping.confidence.min(CONFIDENCE_WITH_A_GUESS);
+    }
+    let Some((pose, _)) = lo_ransac(&problem, &stopping, seed, &guesses) else { return failed };
 
     // The last refinement, on all matches that may still become inliers.
     let rows = problem.inliers(&pose, 2.0 * threshold);
