@@ -78,11 +78,12 @@ fn a_walk_along_a_wall_finds_out_of_a_wrong_focal_length() {
     assert_eq!(found.report.attempts.iter().filter(|attempt| attempt.chosen).count(), 1);
 }
 
-/// This turn on the spot comes out as a smooth path on a circle, with depths to match.
+/// This turn on the spot comes out as a smooth path on a circle, with depths to match. Of most others the map falls apart, which is refused
+/// more easily; a small change of the program may make it one of those: then it takes another film (`turning_excess` below 2).
 #[test]
 fn a_turn_on_the_spot_that_looks_like_a_path_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
-    let film = Film::new(&drawn("on_the_spot", 3109));
+    let film = Film::new(&drawn("on_the_spot", 3119));
     let (frames, _) = film_frames(&[film], folder.path()).unwrap();
     let keep = SfmOptions { keep_broken: true, ..Default::default() };
     let kept = reconstruct(&frames, &keep, &Control::new()).unwrap();
