@@ -75,7 +75,8 @@ with_defaults! {
         pub min_inlier_ratio: f64 = 0.25,
         /// A homography with more than this fraction of the inliers makes a pair planar or panoramic.
         pub max_homography_ratio: f64 = 0.8,
-        /// Probability with which RANSAC is to draw a sample without outliers.
+        /// Probability with which RANSAC is to draw a sample without outliers; 0.99 at most where a verified pair gives a pose to
+        /// begin with, which was itself found with this.
         pub confidence: f64 = 0.9999,
         /// At most this many samples per model.
         pub max_iterations: usize = 5000,
